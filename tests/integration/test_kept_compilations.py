@@ -6,6 +6,7 @@ passes are then made to fail, so a graph that is rewritten again is an error.
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.io import In, Out
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.configdefaults import config
@@ -25,7 +27,8 @@ from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.rewriting.basic import register_canonicalize
 
 import scanopt_cli as so
-from scanopt_cli.integration.compilation import keeping, optimizing_stage, rewriting_key
+from scanopt_cli.equivalence import sources
+from scanopt_cli.integration.compilation import keeping, optimizing_stage
 from scanopt_cli.store import Store
 from support.benchmarks.fresh_process import run
 from support.compiled_ways import VM
@@ -304,11 +307,46 @@ def test_an_op_of_a_file_is_known_by_the_file(
 ) -> None:
     compiled(with_op(Doubled()))
     assert count(store) == 1
-    rewriting_key._source_of.cache_clear()
-    monkeypatch.setattr(rewriting_key, "_stamp", lambda _: (0, 0))
+    sources.source_of.cache_clear()
+    monkeypatch.setattr(sources, "stamp", lambda _: (0, 0))
     compiled(with_op(Doubled()))
     assert count(store) == 2
-    rewriting_key._source_of.cache_clear()
+    sources.source_of.cache_clear()
+
+
+def test_an_op_is_known_by_the_files_that_its_class_comes_from(tmp_path: Path) -> None:
+    """Rewrites may call what it inherits, or what its module imports of its package."""
+    package = tmp_path / "of_a_test_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "base.py").write_text("class Base:\n    pass\n")
+    (package / "ops.py").write_text("from .base import Base\nclass Derived(Base):\n    pass\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        found = importlib.import_module("of_a_test_package.ops").Derived()
+    modules = sources.modules_of(found)
+    assert modules == {"of_a_test_package.ops", "of_a_test_package.base", "builtins"}
+    before = sources.source_of("of_a_test_package.ops")
+    sources.source_of.cache_clear()
+    (package / "base.py").write_text("class Base:\n    factor = 2\n")
+    assert sources.source_of("of_a_test_package.ops") != before
+
+
+class Times(OpFromGraph):
+    """An OpFromGraph that a package's rewrites may know by its class and its attributes."""
+
+    def __init__(self, *args: Any, factor: float = 1.0, **kwargs: Any) -> None:
+        self.factor = factor
+        super().__init__(*args, **kwargs)
+
+
+def test_the_class_of_an_inner_graph_is_part_of_it(store: Store) -> None:
+    x = pt.vector("x")
+    compiled(with_op(OpFromGraph([x], [x + 0])))
+    compiled(with_op(OpFromGraph([x], [x + 0], inline=True)))
+    compiled(with_op(Times([x], [x + 0])))
+    compiled(with_op(Times([x], [x + 0], factor=2.0)))
+    assert count(store) == 4
 
 
 @pytest.mark.parametrize("module", ["__main__", "of_a_notebook"])

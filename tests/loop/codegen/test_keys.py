@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytensor.tensor as pt
+import pytest
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors
+from pytensor.link.numba.dispatch import basic
+from pytensor.link.numba.dispatch.basic import numba_funcify
 from pytensor.scan.op import Scan
 
+from scanopt_cli.equivalence import sources
 from scanopt_cli.loop.codegen.keys import key_of
+from support.foreign_ops import Opaque
 from support.graph_building import scan
 
 
@@ -32,3 +38,30 @@ def test_the_order_of_a_loops_states_counts() -> None:
     """The two compute the same, but for what their outputs are: of which there are two here."""
     assert key_of(_of_taps(-2, -3)) == key_of(_of_taps(-2, -3))
     assert key_of(_of_taps(-2, -3)) != key_of(_of_taps(-3, -2))
+
+
+def test_what_another_package_has_compiled_for_an_op_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def registered(function: Any) -> str | None:
+        functions = SimpleNamespace(registry={**dict(numba_funcify.registry), Opaque: function})
+        monkeypatch.setattr(basic, "numba_funcify", functions)
+        return key_of(_of_taps(-2, -3))
+
+    def of_this_file(*_: Any, **__: Any) -> None:
+        pass
+
+    def of_program(*_: Any, **__: Any) -> None:
+        pass
+
+    of_program.__module__ = "__main__"
+    try:
+        keys = [key_of(_of_taps(-2, -3)), registered(of_this_file)]
+        sources.source_of.cache_clear()
+        monkeypatch.setattr(sources, "stamp", lambda _: (0, 0))
+        keys.append(registered(of_this_file))
+        assert None not in keys
+        assert len(set(keys)) == 3
+        assert registered(of_program) is None  # another process may have another one
+    finally:
+        sources.source_of.cache_clear()
