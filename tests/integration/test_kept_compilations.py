@@ -237,6 +237,19 @@ def test_what_is_overwritten_is_known(mode: Mode, no_passes: Callable[[], None])
             np.testing.assert_array_equal(one, other)
 
 
+def test_what_is_not_written_yet_is_not_checked_for_nan(no_passes: Callable[[], None]) -> None:
+    def unchecked() -> int:
+        with so.enabled("grad"):
+            function = pytensor.function(*slope(), mode=VM)
+        made = [v for node in function.maker.fgraph.toposort() for v in node.outputs]
+        return sum(not getattr(v.tag, "nan_guard_mode_check", True) for v in made)
+
+    first = unchecked()
+    assert first > 0
+    no_passes()
+    assert unchecked() == first
+
+
 def _sums(values: Any) -> Any:
     return scan(lambda v, y: y + v, sequences=[values], outputs_info=[np.float64(0)])
 
