@@ -83,7 +83,7 @@ class Store:
             descriptor = os.open(path, _READ)
         except OSError:
             return None
-        with os.fdopen(descriptor, "rb") as file:
+        try:
             found = os.fstat(descriptor)
             if (
                 not stat.S_ISREG(found.st_mode)
@@ -91,10 +91,12 @@ class Store:
                 or _distrust(path, found) is not None
             ):
                 return None
-            try:
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
                 read = file.read()
-            except OSError:
-                return None
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
         start = len(_MAGIC) + _DIGEST
         content = read[start:]
         if read[:start] != _MAGIC + _digest(key, content):

@@ -134,6 +134,15 @@ def test_a_pipe_is_not_read(store: Store) -> None:
     assert store.get("b") is None
 
 
+def test_a_directory_in_place_of_an_entry_is_not_read(store: Store) -> None:
+    store.put("a", b"content")
+    file_of(store, "b").mkdir()
+    assert store.get("b") is None
+    assert not store.put("b", b"content")
+    assert store.get("b") is None
+    assert store.get("a") == b"content"
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES])
 def test_a_full_disk_keeps_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch, number: int

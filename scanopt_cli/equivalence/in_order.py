@@ -18,6 +18,9 @@ from scanopt_cli.ir.inner_graphs import inner_graphs
 type Told = Callable[[Apply], bytes]
 """Tells what a node's Op is, but for the graphs that it holds."""
 
+_ASSUMED = ("lower_triangular", "psd", "symmetric", "upper_triangular")
+"""What a user may say of a matrix in the tag of a variable. PyTensor's rewrites rely on it."""
+
 
 def in_order(sameness: Sameness, graph: AbstractFunctionGraph, told: Told) -> Iterator[bytes]:
     """Yield what tells a graph from others: each node, what it reads, and its outputs.
@@ -25,7 +28,7 @@ def in_order(sameness: Sameness, graph: AbstractFunctionGraph, told: Told) -> It
     Parameters
     ----------
     sameness
-        What counts as equal. Names of variables do if it says so.
+        What counts as equal. Names of variables, and what their tags say, do if it says so.
     graph
         The graph. Those in its Ops are told with it.
     told
@@ -35,7 +38,8 @@ def in_order(sameness: Sameness, graph: AbstractFunctionGraph, told: Told) -> It
 
     def place(variable: Any) -> bytes:
         if variable not in places:
-            places[variable] = sameness.of_constant(variable)
+            said = _said(variable) if sameness.names else b""
+            places[variable] = sameness.of_constant(variable) + said
         return places[variable]
 
     def declared(variables: Iterable[Variable]) -> Iterator[bytes]:
@@ -44,7 +48,7 @@ def in_order(sameness: Sameness, graph: AbstractFunctionGraph, told: Told) -> It
                 places[variable] = b"%d" % len(places)
             yield sameness.of_type(variable.type)
             if sameness.names:
-                yield repr(variable.name).encode()
+                yield repr(variable.name).encode() + _said(variable)
 
     yield b"("
     yield from declared(graph.inputs)
@@ -55,3 +59,9 @@ def in_order(sameness: Sameness, graph: AbstractFunctionGraph, told: Told) -> It
             yield from in_order(sameness, inner, told)
         yield from declared(node.outputs)
     yield b"=" + b",".join(map(place, graph.outputs)) + b")"
+
+
+def _said(variable: Variable) -> bytes:
+    """Return what a variable's tag says of its values."""
+    found = vars(variable.tag)
+    return repr([(name, found[name]) for name in _ASSUMED if name in found]).encode()

@@ -77,7 +77,9 @@ class Sameness:
     exact
         Whether keys are exact, and valid for this object only, rather than hashes.
     in_order
-        Whether the order of a loop's slots counts. It takes half the time to tell loops apart.
+        Whether it counts how a graph is written: the order of a loop's slots, and the class and
+        attributes of an OpFromGraph, for which packages have rewrites and code of their own. It
+        takes half the time to tell loops apart.
     """
 
     def __init__(
@@ -220,7 +222,9 @@ class Sameness:
         if self.gradients:
             overrides = (op.pullback_overrides, op.pushforward_overrides)
             content += (op.is_inline, overrides, declared_pattern(op))
-        if self.gradients or cls.perform is not OpFromGraph.perform:
+        if self.in_order:
+            content += (op.is_inline,)
+        if self.gradients or self.in_order or cls.perform is not OpFromGraph.perform:
             # A subclass may differentiate or compute by its class and its own attributes.
             own = {**vars(op), **{name: getattr(op, name) for name in getattr(op, "__props__", ())}}
             content += (cls, {name: own[name] for name in sorted(own.keys() - _OF_ANY_GRAPH)})

@@ -6,6 +6,7 @@ passes are then made to fail, so a graph that is rewritten again is an error.
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.io import In, Out
 from pytensor.compile.maker import FunctionMaker
 from pytensor.compile.mode import Mode, get_mode
@@ -26,7 +28,8 @@ from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.rewriting.basic import register_canonicalize
 
 import scanopt_cli as so
-from scanopt_cli.integration.compilation import keeping, optimizing_stage, rewriting_key
+from scanopt_cli.equivalence import sources
+from scanopt_cli.integration.compilation import keeping, optimizing_stage
 from scanopt_cli.store import Store
 from support.benchmarks.fresh_process import run
 from support.compiled_ways import VM
@@ -163,6 +166,24 @@ def test_how_inputs_and_outputs_may_be_used_is_part_of_it(store: Store) -> None:
     assert count(store) == 3
 
 
+@pytest.mark.parametrize("said", ["lower_triangular", "psd", "symmetric", "upper_triangular"])
+def test_what_a_tag_says_of_a_matrix_is_part_of_it(said: str, store: Store) -> None:
+    """PyTensor's rewrites rely on it, and compute something else of a matrix that is not so."""
+
+    def solved(says: bool) -> Graph:
+        matrix, x = pt.matrix("matrix"), pt.vector("x")
+        if says:
+            setattr(matrix.tag, said, True)
+        sums = scan(lambda v, y: y * 0.9 + v, sequences=[x], outputs_info=[np.float64(0)])
+        return [matrix, x], [pt.linalg.solve(matrix, sums)]
+
+    compiled(solved(True))
+    function = compiled(solved(False))
+    assert count(store) == 2
+    matrix, x = np.array([[0.1, 1.0], [0.5, 0.1]]), np.array([1.0, 2.0])
+    np.testing.assert_allclose(function(matrix, x)[0], np.linalg.solve(matrix, [1.0, 2.9]))
+
+
 def test_updates_stay_with_their_outputs(no_passes: Callable[[], None]) -> None:
     def made() -> tuple[Any, Any]:
         total = pytensor.shared(np.array(1.0), name="total")
@@ -215,6 +236,19 @@ def test_what_is_overwritten_is_known(mode: Mode, no_passes: Callable[[], None])
     for _ in range(2):
         for one, other in zip(wanted, again(values), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def test_what_is_not_written_yet_is_not_checked_for_nan(no_passes: Callable[[], None]) -> None:
+    def unchecked() -> int:
+        with so.enabled("grad"):
+            function = pytensor.function(*slope(), mode=VM)
+        made = [v for node in function.maker.fgraph.toposort() for v in node.outputs]
+        return sum(not getattr(v.tag, "nan_guard_mode_check", True) for v in made)
+
+    first = unchecked()
+    assert first > 0
+    no_passes()
+    assert unchecked() == first
 
 
 def _sums(values: Any) -> Any:
@@ -287,11 +321,46 @@ def test_an_op_of_a_file_is_known_by_the_file(
 ) -> None:
     compiled(with_op(Doubled()))
     assert count(store) == 1
-    rewriting_key._source_of.cache_clear()
-    monkeypatch.setattr(rewriting_key, "_stamp", lambda _: (0, 0))
+    sources.source_of.cache_clear()
+    monkeypatch.setattr(sources, "stamp", lambda _: (0, 0))
     compiled(with_op(Doubled()))
     assert count(store) == 2
-    rewriting_key._source_of.cache_clear()
+    sources.source_of.cache_clear()
+
+
+def test_an_op_is_known_by_the_files_that_its_class_comes_from(tmp_path: Path) -> None:
+    """Rewrites may call what it inherits, or what its module imports of its package."""
+    package = tmp_path / "of_a_test_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "base.py").write_text("class Base:\n    pass\n")
+    (package / "ops.py").write_text("from .base import Base\nclass Derived(Base):\n    pass\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        found = importlib.import_module("of_a_test_package.ops").Derived()
+    modules = sources.modules_of(found)
+    assert modules == {"of_a_test_package.ops", "of_a_test_package.base", "builtins"}
+    before = sources.source_of("of_a_test_package.ops")
+    sources.source_of.cache_clear()
+    (package / "base.py").write_text("class Base:\n    factor = 2\n")
+    assert sources.source_of("of_a_test_package.ops") != before
+
+
+class Times(OpFromGraph):
+    """An OpFromGraph that a package's rewrites may know by its class and its attributes."""
+
+    def __init__(self, *args: Any, factor: float = 1.0, **kwargs: Any) -> None:
+        self.factor = factor
+        super().__init__(*args, **kwargs)
+
+
+def test_the_class_of_an_inner_graph_is_part_of_it(store: Store) -> None:
+    x = pt.vector("x")
+    compiled(with_op(OpFromGraph([x], [x + 0])))
+    compiled(with_op(OpFromGraph([x], [x + 0], inline=True)))
+    compiled(with_op(Times([x], [x + 0])))
+    compiled(with_op(Times([x], [x + 0], factor=2.0)))
+    assert count(store) == 4
 
 
 @pytest.mark.parametrize("module", ["__main__", "of_a_notebook"])

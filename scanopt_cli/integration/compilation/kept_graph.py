@@ -20,6 +20,8 @@ from pytensor.graph.destroyhandler import DestroyHandler
 from pytensor.graph.fg import FunctionGraph, Output
 
 _PROTOCOL = 5
+_CHECKED = "nan_guard_mode_check"
+"""What the tag of memory that is not written yet says: NanGuardMode is not to look at it."""
 
 
 def constants_of(fgraph: FunctionGraph) -> list[np.ndarray]:
@@ -62,7 +64,7 @@ def written(fgraph: FunctionGraph, known: Sequence[np.ndarray]) -> bytes:
             (
                 node.op,
                 [numbers[v] for v in node.inputs],
-                [(v.type, v.name) for v in node.outputs],
+                [(v.type, v.name, getattr(v.tag, _CHECKED, True)) for v in node.outputs],
             )
             for node in nodes
         ],
@@ -81,7 +83,10 @@ def read_into(fgraph: FunctionGraph, content: bytes, known: Sequence[np.ndarray]
     variables: list[Variable] = list(fgraph.inputs)
     variables += [cls(kind, data, name=name) for cls, kind, data, name in constants]
     for op, inputs, declared in rows:
-        made = [kind.make_variable(name) for kind, name in declared]
+        made = [kind.make_variable(name) for kind, name, _ in declared]
+        for variable, (_, _, is_checked) in zip(made, declared, strict=True):
+            if not is_checked:
+                setattr(variable.tag, _CHECKED, False)
         Apply(op, [variables[i] for i in inputs], made)
         variables += made
     found = [variables[number] for number in outputs]

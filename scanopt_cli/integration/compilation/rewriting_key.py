@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -22,29 +21,30 @@ from pytensor.compile.io import In, SymbolicOutput
 from pytensor.compile.mode import Mode, optdb
 from pytensor.configdefaults import config
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.op import Op
 from pytensor.graph.rewriting.db import RewriteDatabase
-from pytensor.scalar.basic import Composite
+from pytensor.link.numba.linker import NumbaLinker
 from pytensor.scan.op import Scan
 
 from scanopt_cli.equivalence.in_order import in_order
 from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.equivalence.sources import (
+    UntoldError,
+    modules_of,
+    source_of,
+    stamp,
+    version_of,
+)
 from scanopt_cli.integration.compilation.compilation_stages import query_of
-from scanopt_cli.ir.inner_graphs import HELD_OPS, core_op
+from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.written import ATTRIBUTE, written_at
+from scanopt_cli.loop.codegen.keys import functions_of_others
 
 _PACKAGES = ("llvmlite", "numba", "numpy", "pytensor", "scipy")
-_KNOWN = ("pytensor", "scanopt_cli", "numpy", "builtins")
-"""The packages whose sources are not looked at: their versions, or files, are in each key."""
 _FLAGS = (
     *("cast_policy", "cxx", "cycle_detection", "floatX", "numba__fastmath", "on_opt_error"),
     *("optdb__max_use_ratio", "scan__allow_gc", "scan__allow_output_prealloc"),
     *("tensor__cmp_sloppy", "tensor__insert_inplace_optimizer_validate_nb"),
 )
-
-
-class _UntoldError(Exception):
-    """Something that the rewriting depends on cannot be told by value."""
 
 
 def rewriting_key(
@@ -75,7 +75,10 @@ def rewriting_key(
     try:
         content = sha256(_programs() + _added_rewrites(_n_rewrites()))
         for module in sorted(modules):
-            content.update(_source_of(module))
+            content.update(source_of(module))
+        if isinstance(mode.linker, NumbaLinker):
+            # The key of its machine code is kept with the graph.
+            content.update(functions_of_others())
         for part in (
             *(type(mode.linker).__module__, type(mode.linker).__qualname__, pipeline),
             *([sorted(tags or ()) for tags in wanted], query.position_cutoff),
@@ -88,7 +91,7 @@ def rewriting_key(
         sameness = Sameness(names=True, in_order=True)
         for part in in_order(sameness, fgraph, partial(_told, sameness)):
             content.update(part)
-    except _UntoldError:
+    except UntoldError:
         return None
     return None if sameness.opaque else content.hexdigest()
 
@@ -96,10 +99,10 @@ def rewriting_key(
 def _told(sameness: Sameness, node: Any) -> bytes:
     """Return what a node's Op is but for the graphs in it, which are told by themselves."""
     op, core = node.op, core_op(node.op)
-    content = b"".join(_source_of(module) for module in sorted(_modules_of(op)))
+    content = b"".join(source_of(module) for module in sorted(modules_of(op)))
     if isinstance(core, Scan):
         if core.mode is not None or core.profile:
-            raise _UntoldError
+            raise UntoldError
         how = core.info, core.name, core.truncate_gradient, core.allow_gc, core.strict
         content += repr((type(op).__name__, getattr(op, "signature", None), how)).encode()
     else:
@@ -108,57 +111,15 @@ def _told(sameness: Sameness, node: Any) -> bytes:
     return content + repr((op.destroy_map, op.view_map, written)).encode()
 
 
-def _modules_of(op: Any) -> set[str]:
-    """Return the modules of an Op's class, and of the Ops that it computes by."""
-    found = {type(op).__module__}
-    for name in HELD_OPS:
-        inside = getattr(op, name, None)
-        if isinstance(inside, Op):
-            found |= _modules_of(inside)
-    if isinstance(op, Composite):
-        found = found.union(*(_modules_of(node.op) for node in op.fgraph.toposort()))
-    return found
-
-
-@cache
-def _source_of(module: str) -> bytes:
-    """Return what tells one version of a module from another, for those of other packages."""
-    package = module.partition(".")[0]
-    if package in _KNOWN:
-        return b""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    if file is None or module == "__main__":
-        raise _UntoldError
-    return repr((module, _version(package), _stamp(file))).encode()
-
-
-def _version(package: str) -> str:
-    found = getattr(sys.modules.get(package), "__version__", None)
-    if isinstance(found, str):
-        return found
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
-
-
-def _stamp(file: str | os.PathLike[str]) -> tuple[int, int]:
-    try:
-        found = os.stat(file)
-    except OSError:
-        raise _UntoldError from None
-    return found.st_size, found.st_mtime_ns
-
-
 @cache
 def _programs() -> bytes:
     """Return a digest of the versions of packages, and of scanopt's own sources as files."""
-    content = sha256(repr((sys.version, [_version(name) for name in _PACKAGES])).encode())
+    content = sha256(repr((sys.version, [version_of(name) for name in _PACKAGES])).encode())
     root = Path(__file__).parents[2]
     for folder, _, files in os.walk(root):
         for file in sorted(name for name in files if name.endswith(".py")):
             path = os.path.join(folder, file)
-            content.update(repr((os.path.relpath(path, root), _stamp(path))).encode())
+            content.update(repr((os.path.relpath(path, root), stamp(path))).encode())
     return content.digest()
 
 
@@ -183,7 +144,7 @@ def _added_rewrites(_n: int) -> bytes:
         for name in sorted(database._names):
             for found in database.__db__[name]:
                 # PyTensor and scanopt register some of theirs when they are imported.
-                source = b"".join(map(_source_of, sorted(_modules(found))))
+                source = b"".join(map(source_of, sorted(_modules(found))))
                 content.update(name.encode() + b";" + source if source else b"")
     return content.digest()
 

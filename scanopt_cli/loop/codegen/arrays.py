@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.graph.basic import Apply, Constant
@@ -39,6 +40,7 @@ from scanopt_cli.loop.codegen.values import Array, Length, Number, Other, Value,
 
 _FLOAT = np.dtype(np.float64)
 _WRONG_SIZE = "cannot reshape array into the shape that is asked for"
+_TOO_MANY = "Maximum allowed size exceeded"
 _MISMATCH = "all the input array dimensions except for the concatenation axis must match exactly"
 
 
@@ -293,15 +295,20 @@ def _arange(
         return None
     start, stop, step = given
     is_zero = writer.is_zero(step)
-    writer.fail_if(is_zero, ValueError, "Maximum allowed size exceeded")
-    distance = writer.subtract(stop, start)
+    writer.fail_if(is_zero, ValueError, _TOO_MANY)
+    distance, is_too_far = writer.distance(start, stop)
     if isinstance(step, int) and step == 1:
+        writer.fail_if(writer.both(is_too_far, writer.is_less(start, stop)), ValueError, _TOO_MANY)
         count = writer.larger(distance, 0)
+        count = writer.chosen(is_too_far, 0, count)
     else:
-        steps = [writer.cast(writer.count(n), np.float64) for n in (distance, step)]
-        rounded = writer.called(
-            np.ceil, Number(writer.builder.fdiv(*(n.code for n in steps)), _FLOAT)
+        first, last, steps, whole = (
+            writer.cast(writer.count(n), np.float64).code for n in (start, stop, step, distance)
         )
+        if not isinstance(is_too_far, ir.Constant):
+            between = writer.builder.fsub(last, first)
+            whole = writer.builder.select(is_too_far, between, whole)
+        rounded = writer.called(np.ceil, Number(writer.builder.fdiv(whole, steps), _FLOAT))
         count = writer.larger(writer.length(rounded), 0)
     static = node.outputs[0].type.shape[0]
     made = writer.allocate(op.dtype, (count if static is None else static,))

@@ -18,6 +18,12 @@ from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.equivalence.in_order import in_order
 from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.equivalence.sources import (
+    UntoldError,
+    modules_of,
+    source_of,
+    source_of_function,
+)
 from scanopt_cli.version import __version__
 
 PREFIX = "scanopt"
@@ -34,10 +40,13 @@ def key_of(graph: FunctionGraph) -> str | None:
     known = _known.get(graph)
     if known is not None:
         return known
-    sameness = Sameness()
-    content = sha256(_writers())
-    for part in in_order(sameness, graph, partial(_told, sameness)):
-        content.update(part)
+    sameness = Sameness(in_order=True)
+    try:
+        content = sha256(_writers() + functions_of_others())
+        for part in in_order(sameness, graph, partial(_told, sameness)):
+            content.update(part)
+    except UntoldError:
+        return None
     return None if sameness.opaque else PREFIX + content.hexdigest()
 
 
@@ -49,7 +58,34 @@ def remember_key(graph: FunctionGraph, key: str) -> None:
 def _told(sameness: Sameness, node: Apply) -> bytes:
     op: Any = node.op
     overwritten = sorted(op.destroy_map.items()), sorted(op.view_map.items())
-    return sameness.of_op(op) + repr(overwritten).encode()
+    source = b"".join(source_of(module) for module in sorted(modules_of(op)))
+    return sameness.of_op(op) + repr(overwritten).encode() + source
+
+
+def functions_of_others() -> bytes:
+    """Return the versions of the functions that other packages have Numba compile for Ops.
+
+    Raises
+    ------
+    UntoldError
+        If such a function is of no file, but the Op may be in any graph.
+    """
+    from pytensor.link.numba.dispatch import basic
+
+    content = sha256()
+    for functions in (
+        basic.numba_funcify_and_cache_key,
+        basic.numba_funcify_default_op_cache_key,
+        basic.numba_funcify,
+    ):
+        for kind, function in functions.registry.items():
+            if kind.__module__ == "__main__":
+                continue  # a graph with such an Op has no key
+            found = source_of_function(function)
+            if found:
+                name = f"{kind.__module__}:{kind.__qualname__};"
+                content.update(name.encode() + found)
+    return content.digest()
 
 
 @cache

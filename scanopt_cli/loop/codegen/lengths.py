@@ -20,6 +20,10 @@ def is_same(one: Length, other: Length) -> bool:
     return one is other or (isinstance(one, int) and isinstance(other, int) and one == other)
 
 
+def _is_length(number: int) -> bool:
+    return -(1 << 63) <= number < 1 << 63
+
+
 class LengthWriter:
     """Writes arithmetic of lengths and of conditions.
 
@@ -52,6 +56,15 @@ class LengthWriter:
         if isinstance(other, int) and other == 0:
             return one
         return self.builder.sub(self.code(one), self.code(other), flags=("nsw",))
+
+    def distance(self, start: Length, stop: Length) -> tuple[Length, Any]:
+        """Return ``stop`` less ``start``, and whether that has more bits than a length."""
+        if isinstance(start, int) and isinstance(stop, int) and _is_length(stop - start):
+            return stop - start, _TRUTH(0)
+        if isinstance(start, int) and start == 0:
+            return stop, _TRUTH(0)
+        found = self.builder.ssub_with_overflow(self.code(stop), self.code(start))
+        return self.builder.extract_value(found, 0), self.builder.extract_value(found, 1)
 
     def multiply(self, one: Length, other: Length) -> Length:
         """Return a product of lengths."""

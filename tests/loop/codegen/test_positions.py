@@ -89,6 +89,21 @@ def test_ranges(dtype: str) -> None:
         direct(*(np.array(n) for n in (0, 3, 0)))
 
 
+def test_bounds_too_far_apart_to_count() -> None:
+    """Their distance has more bits than an integer, but the range has a few entries."""
+    bounds = [pt.lscalar(name) for name in ("start", "stop", "step")]
+    far = outside(bounds, pt.arange)
+    each = outside(bounds[:2], lambda start, stop: pt.arange(start, stop))
+    for at in ((-(2**62), 2**62, 2**60), (2**62, -(2**62) - 1, -(2**61)), (2**62, -(2**63), 5)):
+        values = [np.array(n) for n in at]
+        compare(far(*values), [np.arange(*at)])
+    compare(each(np.array(2**62), np.array(-(2**63))), [np.arange(0)])
+    with pytest.raises(ValueError, match="Maximum allowed size exceeded"):
+        each(np.array(-(2**62)), np.array(2**62))
+    constant = outside(bounds[2:], lambda step: pt.arange(pt.constant(-(2**62)), 2**62, step))
+    compare(constant(np.array(2**60)), [np.arange(-(2**62), 2**62, 2**60)])
+
+
 def test_ranges_in_steps() -> None:
     n, x = pt.lscalar("n"), pt.dvector("x")
 
