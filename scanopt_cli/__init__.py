@@ -14,8 +14,7 @@ and a notebook shows tables.
 
 The names below are imported on first use: ``import scanopt_cli`` alone does not import PyTensor.
 When PyTensor is imported, scanopt registers the passes in its ``optdb`` under the tag ``scanopt``.
-A compilation uses them only if its mode includes the tag, or inside of `enabled`. There nutpie
-gets wrappers that are compiled once, too.
+A compilation uses them only if its mode includes the tag, or inside of `enabled`.
 """
 
 from __future__ import annotations
@@ -146,11 +145,4 @@ def _register() -> None:
     register()
 
 
-def _prepare_nutpie() -> None:
-    from scanopt_cli.integration.nutpie_wrappers import replace_wrappers
-
-    replace_wrappers()
-
-
 after_import("pytensor", _register)
-after_import("nutpie.compile_pymc", _prepare_nutpie)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 from scanopt_cli.integration.compilation.blocks import DEFAULT, Enabled, entered
 from scanopt_cli.integration.compilation.function_maker import kept_compilations
 from scanopt_cli.integration.compilation.progress import Progress
 from scanopt_cli.integration.compilation.registering import register
+from scanopt_cli.integration.compilation.watching import after_import
 from scanopt_cli.integration.scan_calls import recorded_scan_calls
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ def enabled(
         progress=Progress() if progress else None,
     )
     register()
+    _prepare_nutpie()
     with entered(block), recorded_scan_calls(), kept_compilations():
         yield block
 
@@ -83,3 +86,15 @@ def _checked(passes: str | Sequence[Pass]) -> str | Sequence[Pass]:
     from scanopt_cli.pipeline.grammar import as_passes
 
     return as_passes(passes)
+
+
+@cache
+def _prepare_nutpie() -> None:
+    """Have nutpie's wrappers compiled once in blocks, as soon as it is imported."""
+
+    def replace() -> None:
+        from scanopt_cli.integration.nutpie_wrappers import replace_wrappers
+
+        replace_wrappers()
+
+    after_import("nutpie.compile_pymc", replace)
