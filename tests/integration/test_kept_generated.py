@@ -30,7 +30,7 @@ from scanopt_cli.store import Store
 from support.compiled_ways import VM
 from support.generated.building import build
 from support.generated.strategies import GeneratedScan, scan_graphs
-from support.tiers import examples
+from support.tiers import IS_DEEP
 
 type Graph = tuple[Sequence[Variable], Sequence[Variable]]
 type Change = tuple[Variable, Variable]
@@ -46,8 +46,10 @@ def _values(graph: Graph, arguments: Any) -> list[Any]:
         return [type(error)]
 
 
-@pytest.mark.tiered
-@settings(max_examples=examples(5, 5))
+@pytest.mark.skipif(
+    IS_DEEP, reason="the deep tier compiles the zoo so, and larger loops for minutes"
+)
+@settings(max_examples=5)
 @given(generated=scan_graphs())
 def test_what_is_read_computes_the_same(generated: GeneratedScan) -> None:
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
@@ -95,8 +97,9 @@ def _changes(graph: FunctionGraph) -> Iterator[Change]:
             for change in _changes(inside):
                 outputs = _changed(inside.outputs, change)
                 if outputs is not None:
-                    changed_body = FunctionGraph(inside.inputs, outputs, clone=True)
-                    yield from _applied(node, node.inputs, with_body(op, changed_body))
+                    changed = with_body(op, FunctionGraph(inside.inputs, outputs, clone=True))
+                    if body_of(changed) != body:  # to PyTensor 0.0 is -0.0, in bodies
+                        yield from _applied(node, node.inputs, changed)
         for one, other in pairwise(node.outputs):
             if one.type == other.type:
                 yield one, other
@@ -122,8 +125,8 @@ def _changed(outputs: Sequence[Variable], change: Change) -> list[Variable] | No
     return list(changed) if same else None
 
 
-@pytest.mark.tiered
-@settings(max_examples=examples(10, 10))
+@pytest.mark.skipif(IS_DEEP, reason="the loops of the quick tier have all kinds of changes")
+@settings(max_examples=10)
 @given(generated=scan_graphs(), data=st.data())
 def test_a_small_change_is_another_key(generated: GeneratedScan, data: st.DataObject) -> None:
     inputs, outputs = build(generated.program)
