@@ -47,7 +47,7 @@ def _values(graph: Graph, arguments: Any) -> list[Any]:
 
 
 @pytest.mark.skipif(
-    IS_DEEP, reason="the deep tier compiles the zoo so, and larger loops for minutes"
+    IS_DEEP, reason="there the zoo is compiled so, and its loops are larger"
 )
 @settings(max_examples=5)
 @given(generated=scan_graphs())
