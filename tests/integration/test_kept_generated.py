@@ -46,9 +46,7 @@ def _values(graph: Graph, arguments: Any) -> list[Any]:
         return [type(error)]
 
 
-@pytest.mark.skipif(
-    IS_DEEP, reason="there the zoo is compiled so, and its loops are larger"
-)
+@pytest.mark.skipif(IS_DEEP, reason="there the zoo is compiled so, and its loops are larger")
 @settings(max_examples=5)
 @given(generated=scan_graphs())
 def test_what_is_read_computes_the_same(generated: GeneratedScan) -> None:
