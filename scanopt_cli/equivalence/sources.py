@@ -30,6 +30,17 @@ def modules_of(op: Op) -> set[str]:
     return {cls.__module__ for part in _parts(op) for cls in type(part).__mro__}
 
 
+def source_of_op(op: Op) -> bytes:
+    """Return what tells one version of an Op from another.
+
+    Raises
+    ------
+    UntoldError
+        As `source_of` does.
+    """
+    return b"".join(map(source_of, sorted(modules_of(op))))
+
+
 def _parts(op: Op) -> Iterator[Op]:
     yield op
     for name in HELD_OPS:

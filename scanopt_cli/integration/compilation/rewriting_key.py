@@ -29,8 +29,8 @@ from scanopt_cli.equivalence.in_order import in_order
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.equivalence.sources import (
     UntoldError,
-    modules_of,
     source_of,
+    source_of_op,
     stamp,
     version_of,
 )
@@ -99,7 +99,7 @@ def rewriting_key(
 def _told(sameness: Sameness, node: Any) -> bytes:
     """Return what a node's Op is but for the graphs in it, which are told by themselves."""
     op, core = node.op, core_op(node.op)
-    content = b"".join(source_of(module) for module in sorted(modules_of(op)))
+    content = source_of_op(op)
     if isinstance(core, Scan):
         if core.mode is not None or core.profile:
             raise UntoldError

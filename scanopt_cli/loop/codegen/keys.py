@@ -20,9 +20,8 @@ from scanopt_cli.equivalence.in_order import in_order
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.equivalence.sources import (
     UntoldError,
-    modules_of,
-    source_of,
     source_of_function,
+    source_of_op,
 )
 from scanopt_cli.version import __version__
 
@@ -58,8 +57,7 @@ def remember_key(graph: FunctionGraph, key: str) -> None:
 def _told(sameness: Sameness, node: Apply) -> bytes:
     op: Any = node.op
     overwritten = sorted(op.destroy_map.items()), sorted(op.view_map.items())
-    source = b"".join(source_of(module) for module in sorted(modules_of(op)))
-    return sameness.of_op(op) + repr(overwritten).encode() + source
+    return sameness.of_op(op) + repr(overwritten).encode() + source_of_op(op)
 
 
 def functions_of_others() -> bytes:
