@@ -91,6 +91,12 @@ def version_of(package: str) -> str:
         return ""
 
 
+def versions_of_compilers() -> bytes:
+    """Return the versions of the packages that make machine code of a graph."""
+    packages = ("llvmlite", "numba", "pytensor", "scanopt_cli")
+    return repr([version_of(package) for package in packages]).encode()
+
+
 def stamp(file: str | os.PathLike[str]) -> tuple[int, int]:
     """Return what changes when a file is written.
 

@@ -14,7 +14,7 @@ import pytensor.tensor as pt
 import pytest
 
 import scanopt_cli as so
-from scanopt_cli.integration import nutpie_wrappers
+from scanopt_cli.integration.compilation import nutpie_wrappers
 from support.graph_building import scan
 from support.nutpie_functions import expanded, logp_of
 from support.pymc_models import garch

@@ -93,7 +93,7 @@ def _prepare_nutpie() -> None:
     """Have nutpie's wrappers compiled once in blocks, as soon as it is imported."""
 
     def replace() -> None:
-        from scanopt_cli.integration.nutpie_wrappers import replace_wrappers
+        from scanopt_cli.integration.compilation.nutpie_wrappers import replace_wrappers
 
         replace_wrappers()
 

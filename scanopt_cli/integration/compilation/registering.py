@@ -18,6 +18,7 @@ The passes run at two positions, because many of them do not apply to a loop wit
 from __future__ import annotations
 
 import logging
+import sys
 from functools import cache
 
 from pytensor.compile.mode import Mode, optdb
@@ -38,6 +39,7 @@ from scanopt_cli.integration.compilation.compilation_stages import (
 
 _POSITIONS = {CompilationStage.LOOPS: 0.02, CompilationStage.TRIMS: 1.615}
 _UNSEALING = 1.6145
+_OPTIMIZING = "scanopt_cli.integration.compilation.optimizing_stage"
 
 
 def register() -> None:
@@ -70,7 +72,8 @@ class Always(GraphRewriter):
 
     def apply(self, fgraph: FunctionGraph) -> None:
         """Rewrite ``fgraph`` in place."""
-        if not has_loops(fgraph):
+        # It looks for loops itself, but is not imported where there are none.
+        if _OPTIMIZING not in sys.modules and not has_loops(fgraph):
             return
         from scanopt_cli.integration.compilation.optimizing_stage import run_stage
 

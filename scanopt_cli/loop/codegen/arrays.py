@@ -310,8 +310,7 @@ def _arange(
             whole = writer.builder.select(is_too_far, between, whole)
         rounded = writer.called(np.ceil, Number(writer.builder.fdiv(whole, steps), _FLOAT))
         count = writer.larger(writer.length(rounded), 0)
-    static = node.outputs[0].type.shape[0]
-    made = writer.allocate(op.dtype, (count if static is None else static,))
+    made = writer.allocate(op.dtype, writer.checked([count], node.outputs[0].type.shape))
     entries = Entries(writer, made)
 
     def put(at: Sequence[Length]) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import pytensor
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 
@@ -22,8 +21,8 @@ from scanopt_cli.equivalence.sources import (
     UntoldError,
     source_of_function,
     source_of_op,
+    versions_of_compilers,
 )
-from scanopt_cli.version import __version__
 
 PREFIX = "scanopt"
 """How every key begins, so that nothing else has it."""
@@ -89,11 +88,7 @@ def functions_of_others() -> bytes:
 @cache
 def _writers() -> bytes:
     """Return a digest of what writes code: the source of the rules, and versions of packages."""
-    import llvmlite  # not before a graph is compiled that was not read from disk
-    import numba
-
-    versions = llvmlite.__version__, numba.__version__, pytensor.__version__, __version__
-    content = sha256(repr(versions).encode())
+    content = sha256(versions_of_compilers())
     loop = Path(__file__).parents[1]
     for path in sorted((*loop.glob("*.py"), *loop.glob("codegen/*.py"))):
         content.update(path.read_bytes())

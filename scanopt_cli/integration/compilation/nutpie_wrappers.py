@@ -17,7 +17,6 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 from hashlib import sha256
-from importlib.metadata import version
 from textwrap import indent
 from typing import Any
 
@@ -26,7 +25,6 @@ _REPLACED = ("_make_c_logp_func", "_make_c_expand_func")
 _DIGESTED = ("update_user_data", "make_user_data", "make_extraction_fn", *_REPLACED)
 # Of the source of `_DIGESTED`, in nutpie 0.16.10 and 0.16.11.
 _KNOWN = frozenset({"b522d99bb16687788d94c81bb5bb9cb906b0e94e91c8082553739895a91041e0"})
-_PACKAGES = ("llvmlite", "numba", "pytensor", "scanopt")
 
 _LOGP = """
 def nutpie_logp(dim, x, gradient, logp, data):
@@ -152,6 +150,8 @@ def _cached(
     from pytensor.configdefaults import config
     from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
 
+    from scanopt_cli.equivalence.sources import versions_of_compilers
+
     in_python = getattr(inner, "py_func", None)
     # There is none if Numba is told to compile nothing.
     key = None if in_python is None else CACHED_SRC_FUNCTIONS.get(in_python)
@@ -173,7 +173,7 @@ def _cached(
         **{f"dtype{i}": array.dtype for i, (_, array) in enumerate(shared)},
     }
     dtypes = [array.dtype.str for _, array in shared]
-    content = repr((text, key, dtypes, [version(package) for package in _PACKAGES]))
+    content = repr((text, key, dtypes, versions_of_compilers()))
     key = sha256(content.encode()).hexdigest()
     name = text.split("(")[0].split()[-1]
     function = compile_numba_function_src(text, name, scope, cache_key=key)
