@@ -3,7 +3,9 @@
 An entry is a file of its own, named by its key. It is written whole under another name and then
 renamed, and it begins with a digest of its key and content: twenty processes may write and read at
 once, and what a full disk or a crash leaves behind is no entry. Nothing here raises an error for
-what is wrong with the disk. An entry that cannot be read is computed again.
+what is wrong with the disk. An entry that cannot be read is computed again, so it is written
+without the lock and the wait for the disk that a user's file gets (`serialization.writing`), and
+never through a link.
 
 Entries may hold pickles and machine code, which nobody can check. So an entry is trusted as far as
 the user is: the directory and each file must belong to the user who runs the program, and nobody

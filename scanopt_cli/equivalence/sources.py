@@ -16,9 +16,9 @@ from pytensor.graph.op import Op
 from pytensor.scalar.basic import Composite
 
 from scanopt_cli.ir.inner_graphs import HELD_OPS
+from scanopt_cli.ir.written import INSTALLED
 
 _KNOWN = ("pytensor", "scanopt_cli", "numpy", "builtins", "abc", "typing")
-_INSTALLED = ("site-packages", "dist-packages")
 
 
 class UntoldError(Exception):
@@ -71,7 +71,7 @@ def source_of(module: str) -> bytes:
     if file is None or module == "__main__":
         raise UntoldError
     files = {module: file}
-    if not any(part in file for part in _INSTALLED):
+    if not any(part in file for part in INSTALLED):
         for name, loaded in list(sys.modules.items()):
             found = getattr(loaded, "__file__", None)
             if name.partition(".")[0] == package and isinstance(found, str):

@@ -27,7 +27,8 @@ from scanopt_cli.ir.inner_graphs import PULLBACK, core_op, op_name, with_core
 ATTRIBUTE = "written"
 """The attribute of a loop's Op. It is a plain tuple: a pickle of the Op shall not need scanopt."""
 
-_INSTALLED = ("site-packages", "dist-packages")
+INSTALLED = ("site-packages", "dist-packages")
+"""The directories of installed packages."""
 _OUTSIDE = ("pytensor", "scanopt_cli", "python")
 _PYTHONS = re.compile(r"/lib/python3\.\d+/")
 _ROOTS = {
@@ -191,7 +192,7 @@ def _is_rewritten(stack: Sequence[tuple[str, int, str, Any]]) -> bool:
 def _library(file: str) -> str | None:
     """Return the library that a file belongs to, ``python`` for Python's own; else ``None``."""
     path = PurePath(file)
-    for name in _INSTALLED:
+    for name in INSTALLED:
         if name in path.parts[:-1]:
             return path.parts[path.parts.index(name) + 1]
     for root, library in _ROOTS.items():
@@ -207,7 +208,7 @@ def shown_path(file: str) -> str:
     The path may be from another machine: nothing is looked up.
     """
     parts = PurePath(file).parts
-    for directory in _INSTALLED:
+    for directory in INSTALLED:
         if directory in parts:
             return PurePath(*parts[parts.index(directory) + 1 :]).as_posix()
     try:

@@ -55,7 +55,7 @@ def _check(
     assert store.usage() == kept
 
 
-@pytest.mark.tiered(every=6)
+@pytest.mark.tiered(every=24)
 @pytest.mark.parametrize(("model", "order", "passes"), CASES)
 def test_in_the_virtual_machine(
     model: Model, order: int, passes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
