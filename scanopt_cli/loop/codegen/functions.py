@@ -29,6 +29,7 @@ from pytensor.link.numba.dispatch.basic import (
 from pytensor.typed_list.type import TypedListType
 
 from scanopt_cli.loop.codegen import routines  # noqa: F401  # code that is read may call them
+from scanopt_cli.loop.codegen.freed_memory import keep_freed_memory
 from scanopt_cli.loop.codegen.keys import key_of
 from scanopt_cli.loop.operators import Loop, TracedLoop
 
@@ -138,6 +139,7 @@ def direct_function(
         kinds = [_type_of(v) for v in fgraph.outputs]
     except NotImplementedError:
         return None
+    keep_freed_memory()
     is_single = squeeze and len(kinds) == 1
     returned = kinds[0] if is_single else types.Tuple(kinds)
     functions: list[Any] = []

@@ -19,6 +19,7 @@ from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.of_traced_loops.unroll_small.array_entries import (
     MOST_ENTRIES,
+    MOVES,
     Entries,
     Unrolling,
     fresh,
@@ -78,7 +79,7 @@ class UnrollSmall(TracedLoopPass):
 
     def rewrite(self, view: LoopView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a loop of numbers."""
-        if not _has_arrays(view):
+        if not _computes_with_arrays(view):
             return None
         names = context.names(view)
         view.unfreeze()
@@ -132,11 +133,15 @@ class UnrollSmall(TracedLoopPass):
 type Shape = tuple[int | None, ...]
 
 
-def _has_arrays(view: LoopView) -> bool:
-    """Whether a step reads, carries or computes arrays."""
-    body = view.op.fgraph
-    of_nodes = (v for node in body.apply_nodes for v in (*node.inputs, *node.outputs))
-    return any(getattr(v.type, "ndim", 0) for v in chain(body.inputs, body.outputs, of_nodes))
+def _computes_with_arrays(view: LoopView) -> bool:
+    """Whether a step carries arrays, or computes something of them or into them.
+
+    Rows and entries that are only read are no reason to compute all nodes behind them anew.
+    """
+    states = (v for slot in view.of_kind(SlotKind.STATE) for v in slot.inner_inputs)
+    computing = (node for node in view.op.fgraph.apply_nodes if not isinstance(node.op, MOVES))
+    of_nodes = (v for node in computing for v in (*node.inputs, *node.outputs))
+    return any(getattr(v.type, "ndim", 0) for v in chain(states, of_nodes))
 
 
 def _shape(slot: Slot, lengths: Lengths) -> Shape | None:
