@@ -8,51 +8,25 @@ the CPU. A loop in a loop is also written out by hand for Numba. All inputs are 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import pytest
+
+pytest.importorskip("jax")
+
+import jax
+import jax.numpy as jnp
 import numba
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
-import pytest
+from jax import lax
 from threadpoolctl import threadpool_limits
 
-import scanopt_cli as so
-from scanopt_cli.ir.graph import Graph, from_io
+from support.benchmarks.values_and_gradients import Case
 from support.graph_building import scan
 
-jax = pytest.importorskip("jax")
-jnp, lax = jax.numpy, jax.lax
-
 _rng = np.random.default_rng(0)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A cost, written twice, and the values of its inputs; it is differentiated by ``wrt``."""
-
-    in_pytensor: Callable[..., Any]
-    in_jax: Callable[..., Any] | None
-    values: dict[str, Any]
-    wrt: tuple[str, ...]
-    shapes_known: bool = True
-    by_hand: Callable[..., Any] | None = None
-
-    def graph(self) -> Graph:
-        """Return the graph of the cost and its gradients."""
-        inputs = {
-            name: pt.tensor(name, dtype="float64", shape=self._shape(np.shape(value)))
-            for name, value in self.values.items()
-        }
-        cost = self.in_pytensor(**inputs)
-        slopes = pt.grad(cost, [inputs[name] for name in self.wrt])
-        return from_io(list(inputs.values()), [cost, *slopes])
-
-    def _shape(self, shape: tuple[int, ...]) -> tuple[int | None, ...]:
-        # The length of a series is not known.
-        return tuple(n if self.shapes_known and n < 100 else None for n in shape)
 
 
 def _map(x: Any) -> Any:
@@ -301,34 +275,7 @@ CASES = {
 
 @cache
 def _compiled(name: str, form: str) -> Callable[..., Any]:
-    case = CASES[name]
-    if form == "by hand":
-        assert case.by_hand is not None
-        return case.by_hand
-    if form == "jax":
-        names = list(case.values)
-        wrt = tuple(map(names.index, case.wrt))
-
-        in_jax = case.in_jax
-        assert in_jax is not None
-
-        def cost(*arguments: Any) -> Any:
-            return in_jax(**dict(zip(names, arguments, strict=True)))
-
-        compiled = jax.jit(jax.value_and_grad(cost, wrt))
-
-        def run(*arguments: Any) -> list[Any]:
-            value, slopes = jax.block_until_ready(compiled(*arguments))
-            return [value, *slopes]
-
-        return run
-    graph = case.graph()
-    if form == "scanopt":
-        graph = so.optimize(graph, "loop").graph
-    function: Callable[..., Any] = pytensor.function(
-        list(graph.inputs), list(graph.outputs), mode="NUMBA", trust_input=True
-    )
-    return function
+    return CASES[name].compiled(form)
 
 
 @pytest.mark.parametrize(
@@ -341,7 +288,7 @@ def _compiled(name: str, form: str) -> Callable[..., Any]:
 )
 def test_value_and_gradient(benchmark, name: str, form: str) -> None:
     benchmark.group = f"value and gradient: {name}"
-    arguments = [np.asarray(value, dtype="float64") for value in CASES[name].values.values()]
+    arguments = CASES[name].arguments()
     with threadpool_limits(1, user_api="blas"), jax.enable_x64(True):
         wanted = _compiled(name, "pytensor")(*arguments)
         function = _compiled(name, form)

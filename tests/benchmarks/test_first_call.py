@@ -23,8 +23,8 @@ pytest.importorskip("jax")
 import numpy as np
 import pytensor.tensor as pt
 
-from benchmarks.test_beside_jax import Case
 from support.benchmarks.fresh_process import run
+from support.benchmarks.values_and_gradients import Case
 from support.graph_building import scan
 
 _rng = np.random.default_rng(1)
@@ -102,7 +102,7 @@ from time import perf_counter, process_time
 import jax, numba, numpy as np, pytensor
 import pytensor.link.numba.dispatch
 import scanopt_cli as so
-from benchmarks.test_beside_jax import CASES, _compiled
+from benchmarks.test_beside_jax import CASES
 from benchmarks.test_first_call import ALONE
 from threadpoolctl import threadpool_limits
 
@@ -110,11 +110,11 @@ warnings.simplefilter("ignore")
 logging.disable(logging.WARNING)
 name, way = sys.argv[1:]
 case = (CASES | ALONE)[name]
-arguments = [np.asarray(value, dtype="float64") for value in case.values.values()]
+arguments = case.arguments()
 with threadpool_limits(1, user_api="blas"), jax.enable_x64(True):
     if way == "jax":
         begin = process_time(), perf_counter()
-        function = _compiled(name, "jax")
+        function = case.compiled("jax")
     else:
         graph = case.graph()
         begin = process_time(), perf_counter()

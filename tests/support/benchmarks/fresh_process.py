@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import scanopt_cli
 
 
 def run(program: str, *arguments: str, cache: str, keep: str = "") -> Any:
@@ -15,6 +19,7 @@ def run(program: str, *arguments: str, cache: str, keep: str = "") -> Any:
 
     ``keep`` says whether scanopt keeps it too, as the variable SCANOPT_CACHE does.
     """
+    _compile_modules()
     tests = Path(__file__).parents[2]
     flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={cache}".strip(",")
     path = os.pathsep.join(filter(None, [str(tests), os.environ.get("PYTHONPATH")]))
@@ -26,3 +31,9 @@ def run(program: str, *arguments: str, cache: str, keep: str = "") -> Any:
         text=True,
     )
     return json.loads(done.stdout)
+
+
+@cache
+def _compile_modules() -> None:
+    """Compile scanopt's modules, as ``pip install`` does."""
+    compileall.compile_dir(Path(scanopt_cli.__file__).parent, quiet=1)
