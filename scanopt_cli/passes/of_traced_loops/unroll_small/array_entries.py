@@ -59,7 +59,7 @@ class Unrolling:
     def __init__(self, size: int, rule: Rule, left: Collection[Apply] = ()) -> None:
         self.size = size
         self.n_arrays = 0
-        """Of how many arrays entries are computed, and not only moved."""
+        """Of how many arrays entries are computed, or chosen, and not only moved."""
         self.n_entries = 0
         """How many entries are computed, each counted with the terms that it adds up."""
         self.kept: list[Apply] = []
@@ -144,6 +144,10 @@ class Unrolling:
                     self.formed.append(variable)
             self._arrays[variable] = made
         return self._arrays[variable]
+
+    def is_in_memory(self, variable: Variable) -> bool:
+        """Whether a variable is an array that is there, or is computed as one."""
+        return variable in self._arrays or variable not in self._entries
 
     def has_computed(self, variable: Variable) -> bool:
         """Whether the entries of a variable are computed, or moved, not read from an array."""

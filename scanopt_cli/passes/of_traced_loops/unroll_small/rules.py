@@ -37,6 +37,7 @@ from scanopt_cli.passes.of_traced_loops.unroll_small.array_entries import (
     read,
     vector,
 )
+from scanopt_cli.passes.of_traced_loops.unroll_small.choices import choices
 from scanopt_cli.passes.of_traced_loops.unroll_small.linear_algebra import Found, of_matrices
 
 
@@ -217,9 +218,10 @@ def _extract_diagonal(op: ExtractDiag, node: Apply, known: Unrolling) -> Found:
 
 @entries_of.register
 def _subtensor(_op: Subtensor, node: Apply, known: Unrolling) -> Found:
-    """Read by constant indices from entries; read the entries of a row of a large array."""
+    """Read from entries; an array that is in memory is read there by indices that vary."""
+    in_memory = known.is_in_memory(node.inputs[0])
     with suppress(ValueError):
-        return _pick(node.op, node, known)
+        return _pick(node, known, may_vary=not in_memory)
     indices = indices_of(node)
     while indices and is_full_slice(indices[-1]):
         indices.pop()
@@ -230,10 +232,15 @@ def _subtensor(_op: Subtensor, node: Apply, known: Unrolling) -> Found:
     return [read(array, shape, [known.array(index) for index in indices])]
 
 
-@entries_of.register(AdvancedSubtensor)
-def _pick(_op: Op, node: Apply, known: Unrolling) -> Found:
+@entries_of.register
+def _advanced_subtensor(_op: AdvancedSubtensor, node: Apply, known: Unrolling) -> Found:
+    return _pick(node, known, may_vary=not known.is_in_memory(node.inputs[0]))
+
+
+def _pick(node: Apply, known: Unrolling, *, may_vary: bool) -> Found:
     part = _part(node.inputs[0], known)
-    return [entrywise(lambda i: part.flat[i], _positions(part, _places(node, known)))]
+    places = choices(part, node, known, may_vary=may_vary)
+    return [entrywise(lambda place: place.read(part), places)]
 
 
 @entries_of.register(IncSubtensor)
@@ -243,13 +250,17 @@ def _write(op: Any, node: Apply, known: Unrolling) -> Found:
     masked = _write_by_mask(op, node, array, value, known)
     if masked is not None:
         return [masked]
-    at = _positions(array, _places(node, known))
+    written = choices(array, node, known)
     flat = array.copy().reshape(-1)
     # Advanced indices may name a place twice: then both terms are added, or only the last.
     once = getattr(op, "ignore_duplicates", False)
-    for place, term in zip(at.flat, np.broadcast_to(value, at.shape).flat, strict=True):
-        before = array.flat[place] if once else flat[place]
-        flat[place] = term if op.set_instead_of_inc else pt.add(before, term)
+    for choice, term in zip(written.flat, np.broadcast_to(value, written.shape).flat, strict=True):
+        for place, is_it in choice.places():
+            before = array.flat[place] if once else flat[place]
+            new = term if op.set_instead_of_inc else pt.add(before, term)
+            if is_it is not None:
+                new = pt.switch(is_it, pt.cast(new, before.type.dtype), flat[place])
+            flat[place] = new
     return [flat.reshape(array.shape)]
 
 
@@ -270,33 +281,6 @@ def _write_by_mask(
         return folded(pt.switch(is_written, pt.cast(new, old.type.dtype), old))
 
     return entrywise(written, array, mask)
-
-
-def _positions(array: Entries, places: tuple[Any, ...]) -> Entries:
-    """Return where in an array, row by row, the entries at ``places`` are."""
-    return np.asarray(np.arange(array.size).reshape(array.shape)[places])
-
-
-def _places(node: Apply, known: Unrolling) -> tuple[Any, ...]:
-    """Return the indices of a node as numbers, slices and arrays.
-
-    Raises
-    ------
-    ValueError
-        If some vary.
-    """
-
-    def place(index: Any) -> Any:
-        if isinstance(index, slice):
-            return slice(*map(bound, (index.start, index.stop, index.step)))
-        if isinstance(index, Constant):
-            return np.asarray(index.data)
-        return np.reshape(_integers(index, known), _part(index, known).shape)
-
-    def bound(part: Any) -> int | None:
-        return None if part is None else int(place(part))
-
-    return tuple(map(place, indices_of(node)))
 
 
 @entries_of.register

@@ -53,6 +53,10 @@ class UnrollSmall(TracedLoopPass):
     4. An OpFromGraph (softmax, logsumexp), of which the graph inside is computed in its place.
     5. The same in a Blockwise, for each entry of the batch.
     6. A read of a row whose entries are small, of an array of any length.
+    7. Reads and writes at integers that vary, of arrays that a step carries or computes: what is
+       read is chosen among the entries, and each entry is written if the index is its own. An index
+       that is out of bounds raises an IndexError, as before. All indices of a node choose among at
+       most 64 entries; an array of one entry stays.
 
     Each entry of a small state becomes a state of its own. The array itself is formed only where it
     is traced, or read by a node that none of these cases covers; such nodes stay as they are.
