@@ -13,7 +13,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-_DOUBLE, _INTEGER = ir.DoubleType(), ir.IntType(64)
+_DOUBLE, _SINGLE, _INTEGER = ir.DoubleType(), ir.FloatType(), ir.IntType(64)
 _INDEX = ir.IntType(32)
 _WIDTH = 8
 """How many numbers of an array are computed at a time; two vectors where they have four."""
@@ -123,30 +123,49 @@ class Value:
 
 
 def of_codes(builder: Any, function: Callable[[Value], Value], numbers: Sequence[Any]) -> list[Any]:
-    """Return the instructions for ``function`` of each of some numbers, which are one vector."""
+    """Return the instructions for ``function`` of each of some numbers, which are one vector.
+
+    They are of float64, or of float32, of which it is computed in float64.
+    """
     if len(numbers) == 1:
-        return [function(Value(builder, numbers[0])).code]
-    vector = ir.Constant(ir.VectorType(_DOUBLE, len(numbers)), ir.Undefined)
+        return [_applied(builder, function, numbers[0])]
+    kind = ir.VectorType(numbers[0].type, len(numbers))
+    vector = ir.Constant(kind, ir.Undefined)
     for i, number in enumerate(numbers):
         vector = builder.insert_element(vector, number, _INDEX(i))
-    result = function(Value(builder, vector)).code
+    result = _applied(builder, function, vector)
     return [builder.extract_element(result, _INDEX(i)) for i in range(len(numbers))]
+
+
+def _applied(builder: Any, function: Callable[[Value], Value], code: Any) -> Any:
+    """Return the instruction for ``function`` of a number or a vector."""
+    kind = code.type
+    if getattr(kind, "element", kind) == _DOUBLE:
+        return function(Value(builder, code)).code
+    wide = ir.VectorType(_DOUBLE, kind.count) if isinstance(kind, ir.VectorType) else _DOUBLE
+    made = function(Value(builder, builder.fpext(code, wide))).code
+    return builder.fptrunc(made, kind)
 
 
 def replace_numbers(
     builder: Any, function: Callable[[Value], Value], data: Any, count: Any
 ) -> None:
-    """Write what replaces each of ``count`` numbers, which follow each other, by its function."""
-    vector = ir.VectorType(_DOUBLE, _WIDTH)
+    """Write what replaces each of ``count`` numbers, which follow each other, by its function.
+
+    They are of float64 or float32, as for `of_codes`.
+    """
+    number_type = data.type.pointee
+    align = 4 if number_type == _SINGLE else 8
+    vector = ir.VectorType(number_type, _WIDTH)
     width, zero = count.type(_WIDTH), count.type(0)
     # What is left of the array is computed in a vector of its own.
     rest = cgutils.alloca_once_value(builder, ir.Constant(vector, [1.0] * _WIDTH))
-    numbers = builder.bitcast(rest, _DOUBLE.as_pointer())
+    numbers = builder.bitcast(rest, number_type.as_pointer())
 
     def replaced(pointer: Any) -> None:
         place = builder.bitcast(pointer, vector.as_pointer())
-        old = builder.load(place, align=8)
-        builder.store(function(Value(builder, old)).code, place, align=8)
+        old = builder.load(place, align=align)
+        builder.store(_applied(builder, function, old), place, align=align)
 
     n_rest = builder.urem(count, width)
     n_whole = builder.sub(count, n_rest)

@@ -38,7 +38,10 @@ _FEWEST = 4
 
 
 class VectorFunction(ScalarOp):
-    """A function, by name, of a float64, or of each of several, which are one vector."""
+    """A function, by name, of a float, or of each of several, which are one vector.
+
+    Of a float32 it is computed in float64.
+    """
 
     __props__ = ("function", "nin")
 
@@ -96,16 +99,16 @@ def _pack(graph: FunctionGraph) -> bool:
     its argument depends on.
     """
     levels: dict[Variable, int] = {}
-    groups: dict[tuple[str, int], list[Apply]] = {}
+    groups: dict[tuple[str, str, int], list[Apply]] = {}
     for node in graph.toposort():
         level = max((levels.get(v, 0) for v in node.inputs), default=0)
         name = _name(node, _IN_GROUPS)
         if name is not None:
-            groups.setdefault((name, level), []).append(node)
+            groups.setdefault((name, node.outputs[0].type.dtype, level), []).append(node)
             level += 1
         levels |= dict.fromkeys(node.outputs, level)
     large = {key: nodes for key, nodes in groups.items() if len(nodes) >= _FEWEST}
-    for (name, _), nodes in large.items():
+    for (name, *_), nodes in large.items():
         new = VectorFunction(name, len(nodes)).make_node(*(node.inputs[0] for node in nodes))
         graph.replace_all([(old.outputs[0], v) for old, v in zip(nodes, new.outputs, strict=True)])
     return bool(large)
@@ -150,8 +153,7 @@ def _replaced(node: Apply, names: Mapping[type[Op], str]) -> Any:
 
 
 def _name(node: Apply, names: Mapping[type[Op], str]) -> str | None:
-    """Return what ``names`` calls the function of a node of float64, ``None`` for another."""
-    is_float = all(
-        getattr(v.type, "dtype", None) == "float64" for v in (*node.inputs, *node.outputs)
-    )
+    """Return what ``names`` calls the function of a node of floats, ``None`` for another."""
+    dtypes = {getattr(v.type, "dtype", None) for v in (*node.inputs, *node.outputs)}
+    is_float = dtypes in ({"float32"}, {"float64"})
     return names.get(type(node.op)) if is_float else None

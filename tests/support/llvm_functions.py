@@ -17,16 +17,15 @@ def in_llvm(function: Callable[[Value], Value]) -> Any:
 
     @intrinsic
     def code(_context: Any, argument: Any) -> Any:
-        count = argument.count if isinstance(argument, types.UniTuple) else None
-        kind = types.float64 if count is None else types.UniTuple(types.float64, count)
+        is_tuple = isinstance(argument, types.UniTuple)
 
         def made(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            if count is None:
-                return function(Value(builder, arguments[0])).code
+            if not is_tuple:
+                return of_codes(builder, function, arguments)[0]
             numbers = cgutils.unpack_tuple(builder, arguments[0])
             return cgutils.pack_array(builder, of_codes(builder, function, numbers))
 
-        return kind(kind), made
+        return argument(argument), made
 
     return code
 
@@ -42,8 +41,8 @@ def in_place(function: Callable[[Value], Value]) -> Any:
             return context.get_dummy_value()
 
         is_contiguous = isinstance(array, types.Array) and array.layout == "C"
-        if not is_contiguous or array.dtype != types.float64:
-            raise TypeError("functions are computed in place of contiguous arrays of float64")
+        if not is_contiguous or array.dtype not in (types.float32, types.float64):
+            raise TypeError("functions are computed in place of contiguous arrays of floats")
         return types.void(array), made
 
     return code
