@@ -226,6 +226,7 @@ class Why(StrEnum):
     TYPE_NOT_NUMERIC = "type-not-numeric"
     UNTAKEN_BRANCH = "untaken-branch"
     UNTRACED_READ = "untraced-read"
+    VECTORS_FASTER = "vectors-faster"
     WHILE_KEEPS_ONE = "while-keeps-one"
     WRITES_EARLY = "writes-early"
     WRITES_TWICE = "writes-twice"

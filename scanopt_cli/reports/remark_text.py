@@ -130,6 +130,7 @@ REASONS: Mapping[Why, str] = {
     Why.CONSTANT_LARGE: "the constant has more than {elements} elements",
     Why.CONSTANT_RETURNED: "a step returns the constant as it is, and its type is narrower than "
     "the state's",
+    Why.VECTORS_FASTER: "vectors compute several of their entries at a time",
     Why.ENTRIES_CROSS: "{entries} entries would be read from other arrays or put into some",
     Why.ENTRIES_MANY: "a step would compute more than {count} entries",
     Why.FITS_MEMORY: "its gradient would keep no more than {memory} MiB",

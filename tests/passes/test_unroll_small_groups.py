@@ -15,7 +15,7 @@ from scanopt_cli.loop import TracedLoop
 from support.graph_building import assert_same_values, graph_of, scan
 from support.unrolling import VALUES, h, unrolled, weights, wide
 
-N, K = 12, 3
+N, K = 3, 9
 values = pt.dmatrix("values", shape=(N, K))
 alpha = pt.dvector("alpha", shape=(N,))
 choices = pt.lmatrix("choices", shape=(None, N))
@@ -62,7 +62,7 @@ def _steps(step: Callable[..., Any], start: Any) -> Any:
 
 
 def test_what_is_read_from_arrays_and_written_back_stays_whole() -> None:
-    """Of twelve learners, each step picks one entry of each; the table is large, and stays."""
+    """Of three learners, each step picks one entry of each; the table is large, and stays."""
     graph = graph_of(*_steps(_learning, values))
     work, remarks = unrolled(graph)
     assert not entrywise(work)
@@ -79,6 +79,29 @@ def test_the_same_arithmetic_of_small_arrays_is_unrolled() -> None:
     assert entrywise(work) >= 3 * N
     assert not any("leaves" in remark for remark in remarks)
     assert_same_values(graph, work, **GIVEN)
+
+
+# What a step makes of a vector, and whether most of that is arithmetic of its entries.
+VECTORS: dict[str, tuple[Callable[[Any], Any], bool]] = {
+    "arithmetic": (lambda y: pt.tanh(y * 2) + 0.1, True),
+    "a sum of all": (lambda y: pt.tanh(y * 2 - 1) * pt.exp(-y) + y.sum(), True),
+    "a product": (lambda y: pt.tanh(y + y @ y) + 0.1, False),
+    "a write": (lambda y: pt.tanh(y[1].set(y[0]) * 2) + 0.1, False),
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+@pytest.mark.parametrize(("size", "is_vector"), [(2, False), (3, False), (12, True)])
+def test_arithmetic_of_vectors_stays(name: str, size: int, is_vector: bool) -> None:
+    """Of few entries numbers are faster, of more those that vectors compute at a time."""
+    step, is_arithmetic = VECTORS[name]
+    y = pt.tensor("y", dtype="float64", shape=(size,))
+    graph = graph_of(scan(step, outputs_info=[y], n_steps=3))
+    work, remarks = unrolled(graph)
+    stays = is_vector and is_arithmetic
+    assert bool(entrywise(work)) is not stays
+    assert any("vectors compute several of their entries" in r for r in remarks) is stays
+    assert_same_values(graph, work, y=np.linspace(-1, 1, size))
 
 
 PAYS: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {

@@ -225,7 +225,7 @@ def _alloc(
             )
     made = writer.allocate(value.dtype, shape)
     entries = Entries(writer, made)
-    writer.over_entries(shape, lambda at: entries.write(entries.read(value, at[offset:]), made, at))
+    entries.over(shape, lambda at: entries.write(entries.read(value, at[offset:]), made, at))
     return [made]
 
 
@@ -280,7 +280,7 @@ def _join(
             place = [*at[:axis], writer.add(at[axis], first), *at[axis + 1 :]]
             entries.write(entries.read(value, at), made, place)
 
-        writer.over_entries(own, put)
+        entries.over(own, put)
         first = writer.add(first, own[axis])
     return [made]
 
@@ -317,7 +317,7 @@ def _arange(
         number = writer.add(start, writer.multiply(at[0], step))
         entries.write(writer.count(number), made, at)
 
-    writer.over_entries(made.shape, put)
+    entries.over(made.shape, put)
     return [made]
 
 

@@ -131,7 +131,7 @@ def _total(writer: GraphWriter, node: Apply, shape: Sequence[Length]) -> _Result
         return None
     array = writer.allocate(dtype, [shape[axis] for axis in kept])
     entries = Entries(writer, array)
-    writer.over_entries(array.shape, lambda at: entries.write(start, array, at))
+    entries.over(array.shape, lambda at: entries.write(start, array, at))
     return _Result(array, op.scalar_op, None, kept)
 
 
@@ -152,23 +152,63 @@ def _compute(
         read, stored = values[: len(inputs)], iter(values[len(inputs) :])
         written = [None if array is None else next(stored) for array in written]
     entries = Entries(writer, *arrays)
+    # What is added up along the last axis is in a register meanwhile.
+    sums = [
+        _Sum(result, writer.variable(writer.number(0, result.array.dtype)))
+        for result in results
+        if result.kept and len(axes) - 1 not in result.kept
+    ]
+    places = {id(total.result): total.place for total in sums}
 
     def compute(indices: Sequence[Length]) -> None:
         numbers = [entries.read(value, indices) for value in read]
         for number, array, result in zip(rule(writer, numbers), written, results, strict=True):
+            place = places.get(id(result), result.place)
             if result.reduction is None:
                 entries.write(number, array, indices)
-                continue
-            at = [indices[axis] for axis in result.kept]
-            if result.total is None:
+            elif place is None:
+                at = [indices[axis] for axis in result.kept]
                 made = combined(writer, result.reduction, entries.read(array, at), number)
                 entries.write(made, array, at)
             else:
-                total = Number(writer.builder.load(result.place), result.total.dtype)
+                dtype = array.dtype if result.total is None else result.total.dtype
+                total = Number(writer.builder.load(place), dtype)
                 made = combined(writer, result.reduction, total, number)
-                writer.builder.store(made.code, result.place)
+                writer.builder.store(made.code, place)
 
-    writer.over_entries(axes, compute)
+    def compute_row(outer: Sequence[Length]) -> None:
+        for total in sums:
+            total.load(writer, entries, outer)
+        entries.over(axes[-1:], lambda inner: compute([*outer, *inner]))
+        for total in sums:
+            total.store(writer, entries, outer)
+
+    if sums:
+        writer.over_entries(axes[:-1], compute_row)
+    else:
+        entries.over(axes, compute)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Sum:
+    """A result of which an entry is added up along the last axis, and the place of that entry."""
+
+    result: _Result
+    place: Any
+
+    def load(self, writer: GraphWriter, entries: Entries, indices: Sequence[Length]) -> None:
+        """Go on from what the entry is so far."""
+        number = entries.read(self.result.array, self._at(indices))
+        writer.builder.store(number.code, self.place)
+
+    def store(self, writer: GraphWriter, entries: Entries, indices: Sequence[Length]) -> None:
+        """Write what the entry is now."""
+        array = self.result.array
+        number = Number(writer.builder.load(self.place), array.dtype)
+        entries.write(number, array, self._at(indices))
+
+    def _at(self, indices: Sequence[Length]) -> list[Length]:
+        return [indices[axis] for axis in self.result.kept]
 
 
 def flattened(

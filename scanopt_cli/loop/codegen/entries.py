@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
+from scanopt_cli.loop.codegen.hints import AccessGroup, independent
+from scanopt_cli.loop.codegen.lengths import is_same
 from scanopt_cli.loop.codegen.values import Array, Gathered, Length, Memory, Number, Value
 from scanopt_cli.loop.codegen.writer import Writer
 
@@ -18,41 +21,47 @@ def row_at(writer: Writer, index: Length, length: Length) -> Length:
 
 
 class Entries:
-    """Reads and writes entries; tells LLVM which of them may be the same memory.
+    """Reads and writes the entries of arrays, and writes the loops over them.
 
-    So it needs no check of that where the code runs. ``written`` are the arrays that are written.
-    Whatever else is read or written shares memory with one of them only if its `Memory` says so:
-    PyTensor overwrites no array of which an operation reads a part otherwise.
+    ``written`` are the arrays that are written. LLVM is told of the innermost loop that none of its
+    repetitions reads or writes what another one writes, so it needs no check of that where the code
+    runs. That is so unless an entry is written several times, as it may be with ``repeats``, or an
+    operation reads elsewhere in memory that it writes. Two values share memory only if their
+    `Memory` says so: PyTensor overwrites no array of which an operation reads a part otherwise.
     """
 
-    def __init__(self, writer: Writer, *written: Array) -> None:
+    def __init__(self, writer: Writer, *written: Array, repeats: bool = False) -> None:
         self.writer = writer
-        module = writer.builder.module
-        self._domain = module.add_metadata([], self_ref=True)
-        self._scopes: list[tuple[Memory, Any]] = []
-        for array in written:
-            if not any(_overlap(array.memory, memory) for memory, _ in self._scopes):
-                scope = module.add_metadata([self._domain], self_ref=True)
-                self._scopes.append((array.memory, scope))
+        self._written = written
+        self._group = AccessGroup(writer.builder.module)
+        self._is_independent = not repeats
+
+    def over(self, shape: Sequence[Length], write: Callable[[Sequence[Length]], None]) -> None:
+        """Write the loops over the axes of a shape; ``write`` is given the indices."""
+        self.writer.over_entries(shape, write, self._hints)
+
+    def loop(self, length: Length) -> AbstractContextManager[Length]:
+        """Repeat what is written inside for each index below ``length``."""
+        return self.writer.loop(length, self._hints)
 
     def read(self, value: Value, indices: Sequence[Length]) -> Number:
         """Return the entry of a value that is broadcast to the axes of ``indices``."""
         if isinstance(value, Number):
             return value
         if isinstance(value, Gathered):
+            self._note_read(value)
             return self.read(value.array, self.place(value, indices))
         assert isinstance(value, Array)
+        self._note_read(value)
         own = [
             0 if isinstance(n, int) and n == 1 else index
             for n, index in zip(value.shape, indices, strict=True)
         ]
-        marks = self._marks(value.memory)
-        return self.writer.load(self.writer.entry(value, own), value.dtype, marks)
+        return self.writer.load(self.writer.entry(value, own), value.dtype, self._group)
 
     def write(self, number: Number, array: Array, indices: Sequence[Length]) -> None:
         """Write an entry."""
-        marks = self._marks(array.memory)
-        self.writer.store(number, self.writer.entry(array, indices), array.dtype, marks)
+        self.writer.store(number, self.writer.entry(array, indices), array.dtype, self._group)
 
     def place(self, value: Gathered, indices: Sequence[Length]) -> list[Length]:
         """Return where in its array an entry is that indices pick; check that it is there."""
@@ -68,13 +77,25 @@ class Entries:
                 at.append(row_at(writer, writer.length(picked), length))
         return at
 
-    def _marks(self, memory: Memory) -> dict[str, Any]:
-        """Return what to say of a load or a store: what memory it is of, and what it is not of."""
-        add = self.writer.builder.module.add_metadata
-        own = [scope for other, scope in self._scopes if _overlap(memory, other)]
-        others = [scope for other, scope in self._scopes if not _overlap(memory, other)]
-        marks = {"alias.scope": own, "noalias": others}
-        return {name: add(scopes) for name, scopes in marks.items() if scopes}
+    def _note_read(self, value: Array | Gathered) -> None:
+        """Note whether memory is read that is written too, other than by the same repetition."""
+        for array in self._written:
+            if _overlap(value.memory, array.memory) and not _is_same_place(value, array):
+                self._is_independent = False
+
+    def _hints(self) -> Mapping[str, Any]:
+        return independent(self._group) if self._is_independent else {}
+
+
+def _is_same_place(value: Array | Gathered, array: Array) -> bool:
+    """Whether each entry of a value is surely where that of an array is."""
+    return (
+        isinstance(value, Array)
+        and value.data is array.data
+        and len(value.strides) == len(array.strides)
+        and all(map(is_same, value.shape, array.shape))
+        and all(map(is_same, value.strides, array.strides))
+    )
 
 
 def _overlap(one: Memory, other: Memory) -> bool:

@@ -88,7 +88,7 @@ def _inc_subtensor(
             number = writer.called(operator.add, entries.read(part, at), number)
         entries.write(number, part, at)
 
-    writer.over_entries(part.shape, put)
+    entries.over(part.shape, put)
     return [result]
 
 
@@ -134,7 +134,8 @@ def _advanced_inc_subtensor(
         new = _stretched(writer, new)
     is_one = isinstance(array, Number)  # then it is a copy
     result = found.array if op.inplace or is_one else writer.copied(found.array)
-    entries = Entries(writer, result)
+    # Indices may name an entry twice.
+    entries = Entries(writer, result, repeats=found.axis == len(found.shape) - 1)
 
     def put(at: Sequence[Length]) -> None:
         place, number = entries.place(found, at), entries.read(new, at)
@@ -142,7 +143,7 @@ def _advanced_inc_subtensor(
             number = writer.called(operator.add, entries.read(result, place), number)
         entries.write(number, result, place)
 
-    writer.over_entries(found.shape, put)
+    entries.over(found.shape, put)
     if is_one:
         number = writer.load(result.data, result.dtype)
         writer.give_up(result.memory)
@@ -154,7 +155,7 @@ def _written_out(writer: GraphWriter, found: Gathered) -> Array:
     """Return an array of the entries that are picked."""
     made = writer.allocate(found.array.dtype, found.shape)
     entries = Entries(writer, made)
-    writer.over_entries(found.shape, lambda at: entries.write(entries.read(found, at), made, at))
+    entries.over(found.shape, lambda at: entries.write(entries.read(found, at), made, at))
     return made
 
 

@@ -15,6 +15,7 @@ from pytensor.graph.basic import Apply
 from scanopt_cli.loop.association import has_only_totals
 from scanopt_cli.loop.codegen.buffers import Pool
 from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
+from scanopt_cli.loop.codegen.hints import WRITTEN_ONCE, hint
 from scanopt_cli.loop.codegen.states import go_on, state_of
 from scanopt_cli.loop.codegen.values import Array, Length, Number, Value
 from scanopt_cli.loop.operators import Loop
@@ -80,7 +81,7 @@ def _steps(writer: GraphWriter, n: Length) -> Iterator[_Steps]:
     builder.store(builder.add(index, _LONG(1)), place)
     again = builder.branch(head)
     if steps.wait:
-        again.set_metadata("llvm.loop", _one_by_one(builder.module))
+        hint(again, WRITTEN_ONCE)  # several steps would wait for one another
     builder.position_at_end(pool.before)
     builder.store(_LONG(0), place)
     builder.branch(head)
@@ -91,12 +92,6 @@ def _steps(writer: GraphWriter, n: Length) -> Iterator[_Steps]:
     for buffer in pool.taken:
         assert around is not None
         around.give_back(buffer)
-
-
-def _one_by_one(module: Any) -> Any:
-    """Return what tells LLVM to write a step once: several would wait for one another."""
-    hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.disable")])
-    return module.add_metadata([hint], self_ref=True)
 
 
 def _check_rows(

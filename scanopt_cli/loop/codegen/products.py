@@ -254,7 +254,7 @@ def _columns_by(writer: GraphWriter, made: Array, matrix: Array, vector: Array) 
         at = [writer.add(first, i) for i in range(count)]
         columns = [_part(writer, turned(matrix), i) for i in at]
         factors = [entries.read(vector, [i]) for i in at]
-        with writer.loop(made.shape[0]) as j:
+        with entries.loop(made.shape[0]) as j:
             terms = [
                 (entries.read(column, [j]), x) for column, x in zip(columns, factors, strict=True)
             ]
@@ -293,7 +293,7 @@ def _small_apart(writer: GraphWriter, made: Array, left: Array, right: Array) ->
         fill(writer, row, 0)
         with writer.loop(left.shape[1]) as k:
             x = entries.read(left, [i, k])
-            with writer.loop(right.shape[1]) as j:
+            with entries.loop(right.shape[1]) as j:
                 total = _added(writer, entries.read(row, [j]), x, entries.read(right, [k, j]))
                 entries.write(total, row, [j])
 

@@ -60,7 +60,7 @@ def _write_row(
     def put(at: Sequence[Length]) -> None:
         _put(entries, entries.read(value, at), row, at, adds=op.adds)
 
-    writer.over_entries(row.shape, put)
+    entries.over(row.shape, put)
     return [array]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numba
@@ -13,8 +14,8 @@ from numba.core import cgutils, types
 from numba.np import arrayobj
 from numba.np.numpy_support import as_dtype
 from pytensor.configdefaults import config
-from pytensor.link.numba.dispatch._llvmlite_self_ref import ensure_self_ref_metadata_support
 
+from scanopt_cli.loop.codegen.hints import AccessGroup, hint, in_vectors
 from scanopt_cli.loop.codegen.lengths import LengthWriter
 from scanopt_cli.loop.codegen.values import (
     Array,
@@ -27,14 +28,11 @@ from scanopt_cli.loop.codegen.values import (
     is_real,
 )
 
-ensure_self_ref_metadata_support()  # of what is told LLVM of memory and of loops
-
 _BYTE = ir.IntType(8)
 _ALIGNMENT = 32
 _REORDERED = ("fadd", "fsub", "fmul")
 # PyTensor's, but for the one that lets LLVM reorder: it puts last what is read in the step.
 _IN_ORDER = ("arcp", "contract", "afn", "nsz")
-_NONE: Mapping[str, Any] = {}
 NEGATIVE_LENGTH = "negative dimensions are not allowed"
 _OTHER_SHAPE = "an array has another shape than its type says"
 
@@ -78,25 +76,44 @@ class Writer(LengthWriter):
             self.context.call_conv.return_user_exc(self.builder, error, (message,))
 
     @contextmanager
-    def loop(self, length: Length) -> Iterator[Length]:
-        """Repeat what is written inside for each index below ``length``."""
+    def loop(
+        self, length: Length, hints: Callable[[], Mapping[str, Any]] = dict
+    ) -> Iterator[Length]:
+        """Repeat what is written inside for each index below ``length``.
+
+        ``hints`` are asked for when that is written.
+        """
         if isinstance(length, int) and length == 1:
             yield 0
             return
         with cgutils.for_range(self.builder, self.code(length)) as loop:
             yield loop.index
+            last = self.builder.basic_block
+        hint(last.terminator, hints())
 
     def over_entries(
-        self, shape: Sequence[Length], write: Callable[[Sequence[Length]], None]
+        self,
+        shape: Sequence[Length],
+        write: Callable[[Sequence[Length]], None],
+        hints: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
-        """Write a loop for each axis, the last one innermost; ``write`` is given the indices."""
+        """Write a loop for each axis, the last one innermost; ``write`` is given the indices.
+
+        ``hints`` are of the innermost loops, of which there may be several, for parts of an axis.
+        """
 
         def nest(indices: list[Length]) -> None:
             if len(indices) == len(shape):
                 write(indices)
                 return
-            with self.loop(shape[len(indices)]) as index:
-                nest([*indices, index])
+            length = shape[len(indices)]
+            if len(indices) < len(shape) - 1:
+                with self.loop(length) as index:
+                    nest([*indices, index])
+                return
+            for first, count, own in in_vectors(length):
+                with self.loop(count, partial(_joined, own, hints)) as index:
+                    nest([*indices, self.add(index, first)])
 
         nest([])
 
@@ -216,11 +233,11 @@ class Writer(LengthWriter):
         first = self.builder.bitcast(pointer, _BYTE.as_pointer())
         return self.builder.bitcast(self.builder.gep(first, [self.code(offset)]), pointer.type)
 
-    def load(self, pointer: Any, dtype: np.dtype[Any], marks: Mapping[str, Any] = _NONE) -> Number:
-        """Return the number at a pointer; ``marks`` are what LLVM is told of the instruction."""
+    def load(self, pointer: Any, dtype: np.dtype[Any], group: AccessGroup | None = None) -> Number:
+        """Return the number at a pointer, in a read of a ``group``."""
         code = self.builder.load(pointer)
-        for name, mark in marks.items():
-            code.set_metadata(name, mark)
+        if group is not None:
+            group.add(code)
         if dtype == np.bool_:
             return Number(self.builder.icmp_unsigned("!=", code, code.type(0)), dtype)
         return Number(code, dtype)
@@ -230,15 +247,15 @@ class Writer(LengthWriter):
         number: Number,
         pointer: Any,
         dtype: np.dtype[Any],
-        marks: Mapping[str, Any] = _NONE,
+        group: AccessGroup | None = None,
     ) -> None:
-        """Write a number, as one of ``dtype``, where a pointer says."""
+        """Write a number, as one of ``dtype``, where a pointer says, in a write of a ``group``."""
         code = self.cast(number, dtype).code
         if dtype == np.bool_:
             code = self.builder.zext(code, _BYTE)
         stored = self.builder.store(code, pointer)
-        for name, mark in marks.items():
-            stored.set_metadata(name, mark)
+        if group is not None:
+            group.add(stored)
 
     def variable(self, number: Number) -> Any:
         """Return the place of a number that changes; LLVM keeps it in a register."""
@@ -381,3 +398,7 @@ class Writer(LengthWriter):
             self.from_numba(part, one, is_owned=True)
             for part, one in zip(parts, several.types, strict=True)
         ]
+
+
+def _joined(hints: Mapping[str, Any], more: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    return {**hints, **more()}

@@ -69,6 +69,14 @@ def test_initial_state_is_a_part_of_a_buffer() -> None:
     agree([x], [out], vector(64))
 
 
+@pytest.mark.parametrize("size", [4, 5, 6, 8, 9, 13, 33, 65])
+def test_a_step_reads_what_the_step_before_wrote(size: int) -> None:
+    """The memory that a step writes is that of the next step's state."""
+    x = pt.tensor("x", dtype="float64", shape=(size,))
+    out, _ = scan(lambda c, _: (c[::-1] * c + 0.1 * c.sum(), None), x, max_steps=5)
+    agree([x], [out], vector(size))
+
+
 def test_initial_state_is_a_view_that_a_function_returns() -> None:
     x, n = pt.tensor("x", dtype="float64", shape=(64,)), pt.lscalar("n")
 

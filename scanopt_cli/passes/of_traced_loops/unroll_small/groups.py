@@ -5,6 +5,9 @@ write of each entry in every step, and the allocation of what is put together. T
 all arrays around are small too; where they are not, it may be more than an operation on an array
 costs. So arrays are taken in *groups*, of which each is computed from others of its group, and a
 group is unrolled if it saves more than crosses its bounds.
+
+Elementwise arithmetic of vectors loses by it, since compiled code computes several of their entries
+at a time. A group stays as it is where that is most of what it does, as of a batch of subjects.
 """
 
 from __future__ import annotations
@@ -20,7 +23,12 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
-from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+)
 
 from scanopt_cli.ir.disjoint_sets import DisjointSets
 from scanopt_cli.passes.of_traced_loops.unroll_small.array_entries import MOVES, Unrolling
@@ -48,12 +56,18 @@ class ArrayGroup:
         How many entries are read from arrays that stay, or put into some.
     n_formed
         How many arrays are put together.
+    vector_work
+        What entries cost beyond those of vectors, about: of elementwise arithmetic.
+    other_work
+        What other arrays cost beyond their entries, about.
     """
 
     nodes: list[Apply] = field(default_factory=list)
     inputs: list[Variable] = field(default_factory=list)
     n_crossing: int = 0
     n_formed: int = 0
+    vector_work: float = 0
+    other_work: float = 0
 
     @property
     def n_computed(self) -> int:
@@ -61,8 +75,15 @@ class ArrayGroup:
         return sum(not isinstance(node.op, MOVES) for node in self.nodes)
 
     @property
+    def is_faster_in_vectors(self) -> bool:
+        """Whether most of the work is arithmetic of which vectors compute several entries."""
+        return self.vector_work > self.other_work
+
+    @property
     def pays(self) -> bool:
         """Whether computing the arrays entry by entry saves more time than it takes."""
+        if self.is_faster_in_vectors:
+            return False
         cost = _ENTRY * self.n_crossing + _ARRAY * self.n_formed
         return not cost or not self.n_computed or sum(map(_saved, self.nodes)) >= cost
 
@@ -101,6 +122,10 @@ def groups(
     for node in unrolling.unrolled:
         group = group_of(node.outputs[0])
         group.nodes.append(node)
+        if isinstance(node.op, Elemwise):
+            group.vector_work += _lost(_size(node.outputs[0], unrolling))
+        else:
+            group.other_work += _array_work(node)
         reads = [v for v in node.inputs if v in unrolling.read and v not in outer]
         if _reads_large(node, unrolling, outer):
             reads += node.outputs
@@ -133,6 +158,22 @@ def _reads_large(node: Apply, unrolling: Unrolling, outer: Collection[Variable])
 def _size(variable: Variable, unrolling: Unrolling) -> int:
     entries = unrolling.entries(variable)
     return 0 if entries is None else entries.size
+
+
+def _lost(size: int) -> float:
+    """Return what entries cost beyond those of a vector; the first few cost less."""
+    return max(0.0, 0.4 * size - 1.5)
+
+
+def _array_work(node: Apply) -> float:
+    """Return what arrays cost beyond their entries, as was measured beside that of vectors."""
+    if isinstance(node.op, CAReduce):
+        return 2 if not node.outputs[0].type.ndim else 25
+    if isinstance(node.op, IncSubtensor | AdvancedIncSubtensor):
+        return 20
+    if isinstance(node.op, AdvancedSubtensor):
+        return 10
+    return 40 if isinstance(node.op, Dot | Blockwise) or _saved(node) >= _LINEAR_ALGEBRA else 0
 
 
 def _saved(node: Apply) -> int:

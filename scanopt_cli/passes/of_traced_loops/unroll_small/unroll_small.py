@@ -65,7 +65,9 @@ class UnrollSmall(TracedLoopPass):
     with the terms that each adds up. No step works in place. Small arrays that are computed from
     each other, over all steps, are a group, which is unrolled if that saves more time than it
     takes: by an estimate, operations on arrays against the entries that are read from arrays which
-    stay, or put into them. Rows of constants are read, and traces written, for nothing.
+    stay, or put into them. Rows of constants are read, and traces written, for nothing. A group
+    that does little but elementwise arithmetic of four entries or more, such as a batch of
+    subjects, stays as it is: compiled code computes several entries of a vector at a time.
 
     Sums and products of several terms are added from first to last, so the last digits may differ
     from those of PyTensor's order.
@@ -95,7 +97,7 @@ class UnrollSmall(TracedLoopPass):
         }
         kept: set[Slot] = set()
         left: set[Apply] = set()
-        arrays_left = entries_left = 0
+        in_vectors = arrays_left = entries_left = 0
         while True:
             step = _Step(view, self.size, shapes, kept, left)
             changing = step.changing_states()
@@ -111,8 +113,13 @@ class UnrollSmall(TracedLoopPass):
             for group in losing:
                 left.update(group.nodes)
                 kept |= {slot for slot in step.states if slot.inner_inputs[0] in group.inputs}
-                arrays_left += group.n_computed
-                entries_left += group.n_crossing
+                if group.is_faster_in_vectors:
+                    in_vectors += group.n_computed
+                else:
+                    arrays_left += group.n_computed
+                    entries_left += group.n_crossing
+        if in_vectors:
+            context.missed(view, Code.SMALL_ARRAYS_LEFT, Why.VECTORS_FASTER, arrays=in_vectors)
         if arrays_left:
             context.missed(
                 view,

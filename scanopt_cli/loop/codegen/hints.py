@@ -1,0 +1,87 @@
+"""What LLVM is told of loops over entries, which it could not know or would decide otherwise.
+
+That no repetition of a loop reads or writes what another one writes is said of that loop alone, by
+a group of its reads and writes. To say of memory that it is not the same as other memory would say
+so of the whole function: the state of a step is in memory that the step before wrote, and LLVM
+would read it too early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from llvmlite import ir
+from llvmlite.ir.values import MDValue
+from pytensor.link.numba.dispatch._llvmlite_self_ref import ensure_self_ref_metadata_support
+
+from scanopt_cli.loop.codegen.values import Length
+
+ensure_self_ref_metadata_support()  # each loop has a name of its own
+
+WRITTEN_ONCE: Mapping[str, Any] = {"unroll.disable": 1}
+"""What tells LLVM to write what a loop repeats once."""
+_NUMBER = ir.IntType(32)
+_MOST_IN_PARTS = 64
+"""What is left of a longer axis takes little of the time."""
+
+
+class AccessGroup(MDValue):
+    """The name of some reads and writes, which is no other's."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module, (), name=str(len(module.metadata)))
+
+    def descr(self, buf: Any) -> None:
+        """Write the name into LLVM's code."""
+        buf += ("distinct !{}", "\n")
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def add(self, instruction: Any) -> None:
+        """Let a read or a write be of the group."""
+        instruction.set_metadata("llvm.access.group", self)
+
+
+def independent(group: AccessGroup) -> Mapping[str, Any]:
+    """Return what tells LLVM that no repetition writes what another one reads or writes."""
+    return {"parallel_accesses": group}
+
+
+def in_vectors(length: Length) -> Iterator[tuple[int, Length, Mapping[str, Any]]]:
+    """Yield parts of an axis: the first entry, how many there are, and hints for their loop.
+
+    Parts of eight or four entries fill vectors. LLVM would write out an axis of few entries, and
+    find no vectors in that; or compute so many at a time that most are left for one by one.
+    """
+    if not isinstance(length, int) or length > _MOST_IN_PARTS:
+        yield 0, length, {}
+        return
+    half = length - length % 8
+    rest = length - length % 4
+    for first, end in ((0, half), (half, rest), (rest, length)):
+        if end > first:
+            yield first, end - first, {} if end > rest else WRITTEN_ONCE
+
+
+def hint(branch: Any, hints: Mapping[str, Any]) -> None:
+    """Give LLVM hints about the loop that a branch repeats, by their names without prefix."""
+    if not hints:
+        return
+    module = branch.module
+    made = [
+        module.add_metadata(
+            [
+                ir.MetaDataString(module, f"llvm.loop.{name}"),
+                _NUMBER(value) if isinstance(value, int) else value,
+            ]
+        )
+        for name, value in hints.items()
+    ]
+    branch.set_metadata("llvm.loop", module.add_metadata(made, self_ref=True))
