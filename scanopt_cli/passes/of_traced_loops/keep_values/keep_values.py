@@ -33,12 +33,15 @@ class KeepValues(Pass):
     that, reads its states from traces, and computes from them what the step computed. To read a
     value takes less time than a function like exp, log or tanh, or a product of matrices.
 
-    Legal case:
+    Legal cases:
 
     1. A step of the backward loop computes a value by such a function, and the step that it undoes
        computes the same value, up to the order of sums and products. Both compute it of that
        step's rows of traces and of constants, and of what is the same in all steps. The forward
        loop traces the value, and the backward loop reads it.
+    2. A step of both reads an entry of a state that is an array, at indices that are the same, and
+       nothing else is read of that state's trace. Then the trace of the entry stands for that of
+       the whole array, of which each step would copy all entries.
 
     Preconditions: both loops provably run as many steps, no condition may end them, no step works
     in place, and at most 100 values of a step are kept. With ``memory``, nothing is kept that
@@ -67,7 +70,12 @@ class KeepValues(Pass):
                 if not _is_eligible(forward) or lengths.value_of(forward.n_steps) != lengths.steps:
                     continue
                 try:
-                    pair = LoopPair(node, view.node, lengths)
+                    others = {
+                        slot.output
+                        for slot in forward.of_kind(SlotKind.STATE)
+                        if not _is_read_by(view.node, slot.output, context)
+                    }
+                    pair = LoopPair(node, view.node, lengths, others)
                     if pair.kept and self._fits(forward, list(pair.kept.values()), context):
                         context.passed(forward, Code.VALUES_KEPT, count=len(pair.kept))
                         yield Rewrite(pair.rewritten())
@@ -87,6 +95,18 @@ class KeepValues(Pass):
             return True
         context.missed(view, Code.LOOP_LEFT, because(Why.VALUES_LARGE, memory=size // MEBIBYTE))
         return False
+
+
+def _is_read_by(node: Apply, array: Variable, context: PassContext) -> bool:
+    """Whether a node alone reads an array, or parts of it."""
+    return all(
+        reader is node
+        or (
+            isinstance(getattr(reader, "op", None), DimShuffle | Subtensor)
+            and all(_is_read_by(node, part, context) for part in reader.outputs)
+        )
+        for reader, _ in context.clients(array)
+    )
 
 
 def _is_eligible(view: Any) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -77,6 +79,11 @@ class Sources:
             index = (found.row(row), *rest)
         trace = self._entry_traces.get((variable, index[1:])) if index else None
         return Source(variable, index) if trace is None else Source(trace, index[:1])
+
+    def known(self, indices: Sequence[Any]) -> Index:
+        """Return the first indices of a node, as far as they are known in terms of the step."""
+        found = takewhile(lambda part: part is not None, map(self._index, indices))
+        return tuple(part for part in found if part is not None)
 
     def _one_node_back(self, variable: Any, index: Index, slices: list[slice]) -> Source | None:
         """Go back by a DimShuffle, a Subtensor or an input; add slices of rows to ``slices``.
