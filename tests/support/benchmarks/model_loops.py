@@ -191,6 +191,17 @@ def _chains(shape: tuple[int, ...], *, shapes_known: bool = True) -> Case:
     )
 
 
+def _games(n: int) -> Case:
+    values = {
+        "i": _rng.integers(0, n // 2, 1_000),
+        "j": _rng.integers(n // 2, n, 1_000),
+        "won": _rng.integers(0, 2, 1_000).astype(float),
+        "ratings": _rng.normal(size=n) / 10,
+        "k": 0.1,
+    }
+    return _case(_elo, values, ("ratings", "k"), sequences=3, shapes_known=False)
+
+
 _LENGTHS = _rng.integers(70, 200, size=15)
 
 MODEL_LOOPS = {
@@ -206,19 +217,8 @@ MODEL_LOOPS = {
         ("alpha", "beta"),
         sequences=2,
     ),
-    "Elo, 100 players": _case(
-        _elo,
-        {
-            "i": _rng.integers(0, 50, 1_000),
-            "j": _rng.integers(50, 100, 1_000),
-            "won": _rng.integers(0, 2, 1_000).astype(float),
-            "ratings": _rng.normal(size=100) / 10,
-            "k": 0.1,
-        },
-        ("ratings", "k"),
-        sequences=3,
-        shapes_known=False,
-    ),
+    "Elo, 100 players": _games(100),
+    "Elo, 10,000 players": _games(10_000),
     "GARCH, 1 chain": _chains(()),
     "GARCH, a vector of 1": _chains((1,)),
     "GARCH, 16 chains": _chains((16,)),

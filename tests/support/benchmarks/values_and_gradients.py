@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+import scipy.linalg.cython_blas  # noqa: F401  # limits of its threads are set of what is loaded
 
 import scanopt_cli as so
 from scanopt_cli.ir.graph import Graph, from_io
