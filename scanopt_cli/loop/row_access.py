@@ -99,13 +99,15 @@ def use_rows(graph: FunctionGraph, n_states: int, *, is_while: bool) -> None:
     """Use `ReadNumber`, `WriteRow` and `WriteEntries` in the body ``graph`` of a loop.
 
     In a loop that a condition may end early, an index that goes too far may never be reached, so
-    indices are checked at every step.
+    indices are checked at every step. An array of one entry, which is in a register, stays.
     """
     states, constants = graph.inputs[1 : 1 + n_states], graph.inputs[1 + n_states :]
     for node in graph.toposort():
         if isinstance(node.op, IncSubtensor) and node.op.inplace:
             array, row, *indices = node.inputs
             if not _is_row(node.op, indices) or row.type.dtype != array.type.dtype:
+                continue
+            if all(array.type.broadcastable):
                 continue
             if row.type.ndim != array.type.ndim - 1:
                 continue
@@ -130,6 +132,8 @@ def use_rows(graph: FunctionGraph, n_states: int, *, is_while: bool) -> None:
             (read,) = (n.op for n in node.op.fgraph.apply_nodes if isinstance(n.op, Subtensor))
             entry = _entry(read, indices[1:], array.type.shape[1:])
             if entry is None or array not in constants or not _is_row(read, indices[:1]):
+                continue
+            if all(array.type.broadcastable):
                 continue
             index = _unfused(indices[0])
             if _has_unit_stride(graph, index, n_states):

@@ -151,6 +151,24 @@ def test_an_index_that_is_not_there_is_an_error(name: str, index: int, mode: str
         function(*(values[name] for name in names))
 
 
+NOT_CHOSEN: dict[str, Callable[..., Any]] = {
+    "nothing is written": lambda i, j, r, m: m[i, 5:].inc(r) * 0.9,
+    "another column is read": lambda i, j, r, m: m[i, 0].set(r)[:, 1].sum() + m * 0.9,
+}
+
+
+@pytest.mark.parametrize("name", NOT_CHOSEN)
+def test_an_index_is_checked_whatever_is_read(name: str) -> None:
+    work, _ = unrolled(graph_of(loop_of(NOT_CHOSEN[name], m)[-1]))
+    function = pytensor.function(
+        list(work.inputs), list(work.outputs), mode="FAST_RUN", on_unused_input="ignore"
+    )
+    names = [str(v.name) for v in work.inputs]
+    function(*(GIVEN[name] % 2 if name == "i" else GIVEN[name] for name in names))
+    with pytest.raises(IndexError):
+        function(*(GIVEN[name] + 3 if name == "i" else GIVEN[name] for name in names))
+
+
 @given(data=st.data())
 def test_generated_indices(data: st.DataObject) -> None:
     """Any place, read and written by scalars and vectors of indices, in vectors and matrices."""

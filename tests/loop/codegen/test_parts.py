@@ -77,6 +77,15 @@ def test_a_step_reads_what_the_step_before_wrote(size: int) -> None:
     agree([x], [out], vector(size))
 
 
+def test_rows_of_arrays_of_one_entry_which_are_numbers() -> None:
+    x, rows = pt.dvector("x"), pt.tensor("rows", dtype="float64", shape=(1,))
+    one = pt.tensor("one", dtype="float64", shape=(1,))
+    last, trace = scan(lambda c, row: (c * 0.5 + row, c.sum()), x, rows)
+    agree([x, rows], [last, trace], vector(5), vector(1))
+    last, trace = scan(lambda c, _: (c * 0.5, c), one, pt.arange(1))
+    agree([one], [last, trace], vector(1))
+
+
 def test_initial_state_is_a_view_that_a_function_returns() -> None:
     x, n = pt.tensor("x", dtype="float64", shape=(64,)), pt.lscalar("n")
 

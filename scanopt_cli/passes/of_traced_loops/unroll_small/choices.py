@@ -32,7 +32,7 @@ from scanopt_cli.passes.of_traced_loops.unroll_small.array_entries import (
 
 _MOST = 64
 """Among how many entries a node may choose, all that it reads or writes together."""
-_CHECK = CheckAndRaise(IndexError, "index out of bounds")
+CHECK = CheckAndRaise(IndexError, "index out of bounds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,11 @@ class Choice:
         for i, option in reversed([*enumerate(options)]):
             found = pt.switch(pt.eq(index, i), option, found)
         return found
+
+    @property
+    def checks(self) -> Iterator[Symbolic]:
+        """What holds if each index is within bounds."""
+        return (index.owner.inputs[1] for index, _, _ in self.steps)
 
     def places(self) -> Iterator[tuple[int, Symbolic]]:
         """Yield each place, and whether it is the one; ``None`` if it is the only one."""
@@ -107,6 +112,8 @@ def choices(array: Entries, node: Apply, known: Unrolling, *, may_vary: bool = T
         made = vector(
             [Choice(c.first, (*c.steps, step)) for c, step in zip(made.flat, steps, strict=True)]
         ).reshape(made.shape)
+    if not made.size:
+        raise ValueError("indices are checked, and pick nothing")
     if sum(choice.count for choice in made.flat) > _MOST:
         raise ValueError("the entries are chosen among many")
     known.n_arrays += 1
@@ -171,6 +178,6 @@ def _checked(index: Variable, n: int, known: Unrolling) -> Entries:
     def checked(entry: Symbolic) -> Symbolic:
         number = pt.cast(entry, "int64")
         front = pt.switch(number < 0, number + n, number)
-        return _CHECK(front, pt.and_(front >= 0, front < n))
+        return CHECK(front, pt.and_(front >= 0, front < n))
 
     return entrywise(checked, entries)

@@ -37,7 +37,7 @@ from scanopt_cli.passes.of_traced_loops.unroll_small.array_entries import (
     read,
     vector,
 )
-from scanopt_cli.passes.of_traced_loops.unroll_small.choices import choices
+from scanopt_cli.passes.of_traced_loops.unroll_small.choices import CHECK, choices
 from scanopt_cli.passes.of_traced_loops.unroll_small.linear_algebra import Found, of_matrices
 
 
@@ -254,6 +254,8 @@ def _write(op: Any, node: Apply, known: Unrolling) -> Found:
     flat = array.copy().reshape(-1)
     # Advanced indices may name a place twice: then both terms are added, or only the last.
     once = getattr(op, "ignore_duplicates", False)
+    checks = list(dict.fromkeys(check for choice in written.flat for check in choice.checks))
+    others = set(range(array.size))
     for choice, term in zip(written.flat, np.broadcast_to(value, written.shape).flat, strict=True):
         for place, is_it in choice.places():
             before = array.flat[place] if once else flat[place]
@@ -261,6 +263,10 @@ def _write(op: Any, node: Apply, known: Unrolling) -> Found:
             if is_it is not None:
                 new = pt.switch(is_it, pt.cast(new, before.type.dtype), flat[place])
             flat[place] = new
+            others.discard(place)
+    # What is read of the result may be entries that no index chooses.
+    for place in others if checks else ():
+        flat[place] = CHECK(flat[place], *checks)
     return [flat.reshape(array.shape)]
 
 
