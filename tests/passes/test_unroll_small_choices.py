@@ -192,7 +192,7 @@ def test_generated_indices(data: st.DataObject) -> None:
         at = tuple(index(kind, i, length) for kind, length in zip(kinds, shape, strict=True))
         part = state[at]
         if writes == "read":
-            return state * 0.5 + r * part.sum()
+            return state * 0.5 + r * part.sum() * 0.01  # which rounding errors do not outgrow
         new = part * 0.5 + r
         return part.set(new) if writes == "set" else part.inc(new * 0.3)
 

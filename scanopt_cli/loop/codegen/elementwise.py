@@ -151,7 +151,7 @@ def _compute(
         axes, values = flattened(writer, shape, [*inputs, *arrays])
         read, stored = values[: len(inputs)], iter(values[len(inputs) :])
         written = [None if array is None else next(stored) for array in written]
-    entries = Entries(writer, *arrays)
+    entries = Entries(writer, *(array for array in written if array is not None))
     # What is added up along the last axis is in a register meanwhile.
     sums = [
         _Sum(result, writer.variable(writer.number(0, result.array.dtype)))

@@ -287,9 +287,9 @@ def _small(writer: GraphWriter, made: Array, left: Array, right: Array) -> None:
 
 
 def _small_apart(writer: GraphWriter, made: Array, left: Array, right: Array) -> None:
-    entries = Entries(writer, made)
     with writer.loop(left.shape[0]) as i:
         row = _part(writer, made, i)
+        entries = Entries(writer, row)
         fill(writer, row, 0)
         with writer.loop(left.shape[1]) as k:
             x = entries.read(left, [i, k])
