@@ -105,9 +105,7 @@ def use_rows(graph: FunctionGraph, n_states: int, *, is_while: bool) -> None:
     for node in graph.toposort():
         if isinstance(node.op, IncSubtensor) and node.op.inplace:
             array, row, *indices = node.inputs
-            if not _is_row(node.op, indices) or row.type.dtype != array.type.dtype:
-                continue
-            if all(array.type.broadcastable):
+            if not _is_row(array, node.op, indices) or row.type.dtype != array.type.dtype:
                 continue
             if row.type.ndim != array.type.ndim - 1:
                 continue
@@ -131,9 +129,7 @@ def use_rows(graph: FunctionGraph, n_states: int, *, is_while: bool) -> None:
             array, *indices = node.inputs
             (read,) = (n.op for n in node.op.fgraph.apply_nodes if isinstance(n.op, Subtensor))
             entry = _entry(read, indices[1:], array.type.shape[1:])
-            if entry is None or array not in constants or not _is_row(read, indices[:1]):
-                continue
-            if all(array.type.broadcastable):
+            if entry is None or array not in constants or not _is_row(array, read, indices[:1]):
                 continue
             index = _unfused(indices[0])
             if _has_unit_stride(graph, index, n_states):
@@ -197,10 +193,11 @@ def checked_before(graph: FrozenFunctionGraph, n_states: int) -> list[CheckedBef
     return [CheckedBefore(position, one) for (position, _), one in found.items()]
 
 
-def _is_row(op: Any, indices: Sequence[Variable]) -> bool:
-    """Whether the first index of an Op, which is that of a row, is an integer."""
+def _is_row(array: Any, op: Any, indices: Sequence[Variable]) -> bool:
+    """Whether an Op reads or writes a row in memory, by an integer, which is its first index."""
     return (
         len(indices) == 1
+        and not all(array.type.broadcastable)
         and isinstance(op.idx_list[0], int)
         and isinstance(indices[0].type, ScalarType)
         and indices[0].type.dtype == "int64"

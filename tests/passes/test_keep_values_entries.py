@@ -112,7 +112,7 @@ def test_a_trace_that_is_an_output_stays() -> None:
 
 @pytest.mark.parametrize("n", [100, 1_000])
 def test_no_step_touches_more_than_the_entries(n: int) -> None:
-    """Nothing of the size of the array is written in a step: by the bytes of the traces."""
+    """No trace that is read has rows of the size of the array."""
     state = pt.tensor("state", dtype="float64", shape=(n,))
     states, terms = scan(_elo, sequences=[i, j, r], outputs_info=[state, None], non_sequences=[k])
     cost = terms.sum() + (states[-1] ** 2).sum()

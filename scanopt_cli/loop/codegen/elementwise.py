@@ -65,9 +65,12 @@ class _Result:
     reduction
         What adds the entries up.
     place
-        Where the total of all entries is.
+        Where the total of all entries is; or, meanwhile, of those along the last axis, if the array
+        does not have that.
     kept
         The axes that the array has.
+    total
+        What the totals begin with.
     """
 
     array: Any
@@ -79,11 +82,19 @@ class _Result:
 
     def value(self, writer: GraphWriter) -> Value:
         """Return what stands for the array, or for the total."""
-        if self.total is None:
+        if self.array is not None:
             array: Array = self.array
             return array
-        found = Number(writer.builder.load(self.place), self.total.dtype)
-        return writer.cast(found, self.dtype)
+        return writer.cast(self.total_so_far(writer), self.dtype)
+
+    def total_so_far(self, writer: GraphWriter) -> Number:
+        """Return the total that is at the place."""
+        assert self.total is not None
+        return Number(writer.builder.load(self.place), self.total.dtype)
+
+    def at(self, indices: Sequence[Length]) -> list[Length]:
+        """Return the indices of the axes that the array has."""
+        return [indices[axis] for axis in self.kept]
 
 
 def _target(
@@ -132,7 +143,9 @@ def _total(writer: GraphWriter, node: Apply, shape: Sequence[Length]) -> _Result
     array = writer.allocate(dtype, [shape[axis] for axis in kept])
     entries = Entries(writer, array)
     entries.over(array.shape, lambda at: entries.write(start, array, at))
-    return _Result(array, op.scalar_op, None, kept)
+    # What is added up along the last axis is in a register meanwhile.
+    place = None if ndim - 1 in kept else writer.variable(start)
+    return _Result(array, op.scalar_op, place, kept, start)
 
 
 def _compute(
@@ -152,63 +165,33 @@ def _compute(
         read, stored = values[: len(inputs)], iter(values[len(inputs) :])
         written = [None if array is None else next(stored) for array in written]
     entries = Entries(writer, *(array for array in written if array is not None))
-    # What is added up along the last axis is in a register meanwhile.
-    sums = [
-        _Sum(result, writer.variable(writer.number(0, result.array.dtype)))
-        for result in results
-        if result.kept and len(axes) - 1 not in result.kept
-    ]
-    places = {id(total.result): total.place for total in sums}
+    by_rows = [result for result in results if result.kept and result.place is not None]
 
     def compute(indices: Sequence[Length]) -> None:
         numbers = [entries.read(value, indices) for value in read]
         for number, array, result in zip(rule(writer, numbers), written, results, strict=True):
-            place = places.get(id(result), result.place)
             if result.reduction is None:
                 entries.write(number, array, indices)
-            elif place is None:
-                at = [indices[axis] for axis in result.kept]
+            elif result.place is None:
+                at = result.at(indices)
                 made = combined(writer, result.reduction, entries.read(array, at), number)
                 entries.write(made, array, at)
             else:
-                dtype = array.dtype if result.total is None else result.total.dtype
-                total = Number(writer.builder.load(place), dtype)
-                made = combined(writer, result.reduction, total, number)
-                writer.builder.store(made.code, place)
+                made = combined(writer, result.reduction, result.total_so_far(writer), number)
+                writer.builder.store(made.code, result.place)
 
     def compute_row(outer: Sequence[Length]) -> None:
-        for total in sums:
-            total.load(writer, entries, outer)
+        for result in by_rows:
+            total = entries.read(result.array, result.at(outer))
+            writer.builder.store(total.code, result.place)
         entries.over(axes[-1:], lambda inner: compute([*outer, *inner]))
-        for total in sums:
-            total.store(writer, entries, outer)
+        for result in by_rows:
+            entries.write(result.total_so_far(writer), result.array, result.at(outer))
 
-    if sums:
+    if by_rows:
         writer.over_entries(axes[:-1], compute_row)
     else:
         entries.over(axes, compute)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Sum:
-    """A result of which an entry is added up along the last axis, and the place of that entry."""
-
-    result: _Result
-    place: Any
-
-    def load(self, writer: GraphWriter, entries: Entries, indices: Sequence[Length]) -> None:
-        """Go on from what the entry is so far."""
-        number = entries.read(self.result.array, self._at(indices))
-        writer.builder.store(number.code, self.place)
-
-    def store(self, writer: GraphWriter, entries: Entries, indices: Sequence[Length]) -> None:
-        """Write what the entry is now."""
-        array = self.result.array
-        number = Number(writer.builder.load(self.place), array.dtype)
-        entries.write(number, array, self._at(indices))
-
-    def _at(self, indices: Sequence[Length]) -> list[Length]:
-        return [indices[axis] for axis in self.result.kept]
 
 
 def flattened(

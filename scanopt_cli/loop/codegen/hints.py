@@ -19,7 +19,7 @@ from scanopt_cli.loop.codegen.values import Length
 
 ensure_self_ref_metadata_support()  # each loop has a name of its own
 
-WRITTEN_ONCE: Mapping[str, Any] = {"unroll.disable": 1}
+WRITTEN_ONCE: dict[str, Any] = {"unroll.disable": 1}
 """What tells LLVM to write what a loop repeats once."""
 _NUMBER = ir.IntType(32)
 _MOST_IN_PARTS = 64
@@ -54,7 +54,7 @@ def independent(group: AccessGroup) -> Mapping[str, Any]:
     return {"parallel_accesses": group}
 
 
-def in_vectors(length: Length) -> Iterator[tuple[int, Length, Mapping[str, Any]]]:
+def in_vectors(length: Length) -> Iterator[tuple[int, Length, dict[str, Any]]]:
     """Yield parts of an axis: the first entry, how many there are, and hints for their loop.
 
     Parts of eight or four entries fill vectors. LLVM would write out an axis of few entries, and
@@ -70,10 +70,8 @@ def in_vectors(length: Length) -> Iterator[tuple[int, Length, Mapping[str, Any]]
             yield first, end - first, {} if end > rest else WRITTEN_ONCE
 
 
-def hint(branch: Any, hints: Mapping[str, Any]) -> None:
+def hint(branch: Any, *hints: Mapping[str, Any]) -> None:
     """Give LLVM hints about the loop that a branch repeats, by their names without prefix."""
-    if not hints:
-        return
     module = branch.module
     made = [
         module.add_metadata(
@@ -82,6 +80,8 @@ def hint(branch: Any, hints: Mapping[str, Any]) -> None:
                 _NUMBER(value) if isinstance(value, int) else value,
             ]
         )
-        for name, value in hints.items()
+        for some in hints
+        for name, value in some.items()
     ]
-    branch.set_metadata("llvm.loop", module.add_metadata(made, self_ref=True))
+    if made:
+        branch.set_metadata("llvm.loop", module.add_metadata(made, self_ref=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numba
@@ -76,9 +75,7 @@ class Writer(LengthWriter):
             self.context.call_conv.return_user_exc(self.builder, error, (message,))
 
     @contextmanager
-    def loop(
-        self, length: Length, hints: Callable[[], Mapping[str, Any]] = dict
-    ) -> Iterator[Length]:
+    def loop(self, length: Length, *hints: Callable[[], Mapping[str, Any]]) -> Iterator[Length]:
         """Repeat what is written inside for each index below ``length``.
 
         ``hints`` are asked for when that is written.
@@ -89,7 +86,7 @@ class Writer(LengthWriter):
         with cgutils.for_range(self.builder, self.code(length)) as loop:
             yield loop.index
             last = self.builder.basic_block
-        hint(last.terminator, hints())
+        hint(last.terminator, *(more() for more in hints))
 
     def over_entries(
         self,
@@ -112,7 +109,7 @@ class Writer(LengthWriter):
                     nest([*indices, index])
                 return
             for first, count, own in in_vectors(length):
-                with self.loop(count, partial(_joined, own, hints)) as index:
+                with self.loop(count, own.copy, hints) as index:
                     nest([*indices, self.add(index, first)])
 
         nest([])
@@ -398,7 +395,3 @@ class Writer(LengthWriter):
             self.from_numba(part, one, is_owned=True)
             for part, one in zip(parts, several.types, strict=True)
         ]
-
-
-def _joined(hints: Mapping[str, Any], more: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    return {**hints, **more()}

@@ -29,6 +29,7 @@ print(before, faults())
 """
 
 
+# The GNU C library's thresholds are what is tested; the machines of CI have it.
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have other rules")
 def test_the_system_gives_no_page_twice() -> None:
     """Eight arrays of 512 KiB are 1,024 pages, and more than the thresholds of the first round."""

@@ -16,7 +16,7 @@ from scanopt_cli.ir.slots import SlotKind, SlotView
 from scanopt_cli.loop import TracedLoop
 from scanopt_cli.loop.costs import MEBIBYTE, array_bytes
 from scanopt_cli.loop.operator_base import LoopView
-from scanopt_cli.passes.of_traced_loops.keep_values.loop_pair import LoopPair
+from scanopt_cli.passes.of_traced_loops.keep_values.loop_pair import LoopPair, whole
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.loop_passes import works_in_place
 from scanopt_cli.remarks import Code, Why, because
@@ -121,8 +121,6 @@ def _is_eligible(view: Any) -> bool:
 def _loops_read(view: SlotView) -> Iterator[Apply]:
     """Yield the loops whose outputs, or slices of them, are constants of this loop."""
     for slot in view.of_kind(SlotKind.CONSTANT):
-        source: Any = slot.outer_input
-        while isinstance(source.owner_op, DimShuffle | Subtensor):
-            source = source.owner.inputs[0]
+        source: Any = whole(slot.outer_input)
         if isinstance(source.owner_op, TracedLoop):
             yield source.owner

@@ -155,7 +155,7 @@ class LoopPair:
         traces = ((number, self._trace_of(number)) for number in values)
         entries = {number: trace for number, trace in traces if trace is not None}
         while True:
-            read = {_whole(v) for v in self._inputs_read()}
+            read = {whole(v) for v in self._inputs_read()}
             left = {number for number, trace in entries.items() if trace in read}
             if not left & set(self._recomputed.values()):
                 return
@@ -225,7 +225,7 @@ def _tensor_of(index: Any) -> Any:
     return index.owner.inputs[0] if is_scalar else index
 
 
-def _whole(array: Any) -> Variable:
+def whole(array: Any) -> Variable:
     """Return the array of which another one is a part."""
     while isinstance(array.owner_op, DimShuffle | Subtensor):
         array = array.owner.inputs[0]

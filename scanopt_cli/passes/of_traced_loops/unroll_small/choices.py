@@ -81,6 +81,8 @@ class Choice:
 def choices(array: Entries, node: Apply, known: Unrolling, *, may_vary: bool = True) -> Entries:
     """Return the place of each entry that a node reads or writes by index.
 
+    Where indices vary, the array counts as one of which entries are computed.
+
     Raises
     ------
     ValueError
@@ -92,7 +94,7 @@ def choices(array: Entries, node: Apply, known: Unrolling, *, may_vary: bool = T
     for axis, index in enumerate(indices_of(node)):
         constant = _constant(index, known)
         if constant is None:
-            varying[axis] = _checked(index, array.shape[axis], known)
+            varying[axis] = _checked(_entries(index, known), array.shape[axis])
             constant = np.zeros(varying[axis].shape, dtype=int)
         indices.append(constant)
     made = entrywise(Choice, np.asarray(_positions(array.shape)[tuple(indices)]))
@@ -134,20 +136,20 @@ def _constant(index: Any, known: Unrolling) -> Any:
         If it is a slice whose bounds vary, or an array that is not known to be small.
     """
     if isinstance(index, slice):
-        bounds = [
-            None if bound is None else _constant(bound, known)
-            for bound in (index.start, index.stop, index.step)
-        ]
-        parts = zip(bounds, (index.start, index.stop, index.step), strict=True)
-        if any(found is None and bound is not None for found, bound in parts):
-            raise ValueError("a bound of a slice varies")
-        return slice(*(None if bound is None else int(bound) for bound in bounds))
+        return slice(*(_bound(part, known) for part in (index.start, index.stop, index.step)))
     if isinstance(index, Constant):
         return np.asarray(index.data)
     entries = _entries(index, known)
     if not all(isinstance(v, Constant) for v in entries.flat):
         return None
     return np.reshape([v.data for v in entries.flat], entries.shape)
+
+
+def _bound(part: Any, known: Unrolling) -> int | None:
+    found = None if part is None else _constant(part, known)
+    if found is None and part is not None:
+        raise ValueError("a bound of a slice varies")
+    return None if found is None else int(found)
 
 
 def _entries(index: Variable, known: Unrolling) -> Entries:
@@ -163,15 +165,14 @@ def _entries(index: Variable, known: Unrolling) -> Entries:
     return entries
 
 
-def _checked(index: Variable, n: int, known: Unrolling) -> Entries:
-    """Return the entries of an index as they count from the front, with a check of each.
+def _checked(entries: Entries, n: int) -> Entries:
+    """Return indices of an axis of ``n`` entries as they count from the front, each checked.
 
     Raises
     ------
     ValueError
-        If the axis has one entry, whatever the index, or the index does not fit into 64 bits.
+        If the axis has one entry, whatever the index, or an index does not fit into 64 bits.
     """
-    entries = _entries(index, known)
     if n < 2 or not all(np.can_cast(v.type.dtype, np.int64) for v in entries.flat):
         raise ValueError("an index is not checked by a choice")
 
