@@ -108,6 +108,17 @@ def test_in_numba() -> None:
     check(graph, kept(graph), mode="NUMBA")
 
 
+def test_a_backward_step_that_only_moves_a_cotangent_on() -> None:
+    def step(first: Any, second: Any) -> list[Any]:
+        return [second, pt.tanh(first)]
+
+    index, first, second = pt.lscalar(), pt.dscalar(), pt.dscalar()
+    body = Body(index=index, states=[first, second], next_states=step(first, second))
+    last, *_ = TracedLoop.over(N, body, [X, W], {})
+    graph = from_io(INPUTS, [last, pytensor.grad(last, X)])
+    check(graph, kept(graph))
+
+
 def test_gradients_of_scans() -> None:
     ys = scan(
         lambda s, y, w: pt.tanh(y * w) + s, sequences=[S], outputs_info=[X], non_sequences=[W]

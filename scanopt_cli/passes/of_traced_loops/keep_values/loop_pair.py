@@ -129,8 +129,9 @@ class LoopPair:
         """Return the outermost values of a backward step that have one of ``numbers``."""
         found: dict[Variable, int] = {}
         for variable in self._read(()):
-            is_kept = _is_expensive(variable) or _is_entry(variable)
-            if self._numbers[variable] in numbers and is_kept:
+            # Only what a node computes, or reads, has a number: a step may return an input.
+            is_computed = _is_expensive(variable) or _is_entry(variable)
+            if is_computed and self._numbers[variable] in numbers:
                 found[variable] = self._numbers[variable]
         return {v: found[v] for v in self._read(found) if v in found}
 
