@@ -89,6 +89,8 @@ class DistributedBody:
         What recurrences read that depends on the step, but on no state, and takes some arithmetic.
     recurrences
         Each after those that it depends on; all numbers among the states are in one.
+    kept
+        Those whose states are kept of each step: all but sums.
     arrays
         The positions of the other states: arrays of which a step sets rows.
     """
@@ -97,12 +99,8 @@ class DistributedBody:
     outputs: Sequence[Variable]
     before: Sequence[Variable]
     recurrences: Sequence[Recurrence]
+    kept: Sequence[Recurrence]
     arrays: tuple[int, ...]
-
-    @property
-    def kept(self) -> list[Recurrence]:
-        """The recurrences whose states are kept of each step: all but sums."""
-        return [one for one in self.recurrences if one.total is None]
 
 
 def distributed(graph: FrozenFunctionGraph, n_states: int) -> DistributedBody | None:
@@ -130,17 +128,17 @@ def distributed(graph: FrozenFunctionGraph, n_states: int) -> DistributedBody | 
         return None
     reads = Counter(v for node in nodes for v in node.inputs) + Counter(outputs)
     found = list(_recurrences(numbers, inputs[0], states, outputs, depends, reads))
-    body = DistributedBody(inputs, outputs, (), found, arrays)
-    if sum(len(one.states) for one in body.kept) > _MOST_STATES:
+    kept = [one for one in found if one.total is None]
+    if sum(len(one.states) for one in kept) > _MOST_STATES:
         return None
-    parts = [v for one in body.kept for v in _parts(one, outputs)]
+    parts = [v for one in kept for v in _parts(one, outputs)]
     raising = [v for node in nodes for v in node.outputs if _may_raise(node)]
     before = _read_before(parts, raising, inputs, states)
     chains = set(toposort(parts, blockers=[*inputs, *before]))
     has_functions = any(vector_function(node) for node in nodes if node not in chains)
-    if not has_functions and not all(one.forms for one in body.kept):
+    if not has_functions and not all(one.forms for one in kept):
         return None
-    return DistributedBody(inputs, outputs, before, found, arrays)
+    return DistributedBody(inputs, outputs, before, found, kept, arrays)
 
 
 def _parts(one: Recurrence, outputs: Sequence[Variable]) -> list[Variable]:
