@@ -29,6 +29,11 @@ def array_bytes(kind: TensorType) -> int | None:
     return prod(lengths) * int(kind.numpy_dtype.itemsize) if is_known else None
 
 
+def is_cheap(op: Op) -> bool:
+    """Whether an Op is a function of numbers that takes no longer than reading one."""
+    return isinstance(op, _CHEAP)
+
+
 def is_costly(op: Op | None) -> bool:
     """Whether an Op is an elementwise function such as exp, which takes longer than reading."""
-    return isinstance(op, Elemwise) and not isinstance(op.scalar_op, _CHEAP)
+    return isinstance(op, Elemwise) and not is_cheap(op.scalar_op)

@@ -47,9 +47,12 @@ class Loop(LoopOperator):
         Whether the last output of the body is a condition.
     destroyed
         The states whose initial values the loop may overwrite. The others are copied first.
+    in_parts
+        Whether the code of the loop may do parts of many steps one after the other (`recurrences`),
+        which changes the order of sums.
     """
 
-    __props__ = (*LoopOperator.__props__, "destroyed")
+    __props__ = (*LoopOperator.__props__, "destroyed", "in_parts")
     __str__ = LoopOperator.__str__
 
     def __init__(
@@ -59,12 +62,14 @@ class Loop(LoopOperator):
         is_while: bool = False,
         destroyed: tuple[int, ...] = (),
         *,
+        in_parts: bool = False,
         name: str | None = None,
     ) -> None:
         super().__init__(fgraph, n_states, is_while, name=name)
         if self.traced_types:
             raise TypeError("a Loop has no traces; TracedLoop has")
         self.destroyed = destroyed
+        self.in_parts = in_parts
         self.destroy_map = {state: [1 + state] for state in destroyed}
 
     def clone_with_inner_graph(self, graph: FunctionGraph | FrozenFunctionGraph) -> Loop:
@@ -75,6 +80,14 @@ class Loop(LoopOperator):
         """Return the loop that may overwrite the initial values of ``states``."""
         destroyed = tuple(sorted(states))
         return Loop(self.fgraph, self.n_states, self.is_while, destroyed, name=self.name)
+
+    def done_in_parts(self) -> Loop:
+        """Return the loop whose code may do its steps in parts."""
+        return Loop(
+            *(self.fgraph, self.n_states, self.is_while, self.destroyed),
+            in_parts=True,
+            name=self.name,
+        )
 
     @property
     def traced(self) -> TracedLoop:

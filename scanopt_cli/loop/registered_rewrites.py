@@ -9,6 +9,8 @@
 5. `scalar_loops` (linkers that compile C): a loop over numbers becomes a function in C.
 6. `destroy_initial_states`: a loop overwrites the initial values that nobody else reads.
 7. `loop_bodies`: the bodies are rewritten like the graph, and may overwrite the states.
+8. `distribute_loops` (Numba): what the steps of a loop wait for is done apart from what they do
+   besides. Not if the flag ``numba__fastmath`` is off: then PyTensor keeps the order of sums.
 
 Importing this module registers these rewrites with PyTensor.
 """
@@ -21,6 +23,7 @@ from pytensor.compile.aliasing import add_supervisor_to_fgraph
 from pytensor.compile.io import In
 from pytensor.compile.mode import Mode, optdb
 from pytensor.compile.rewriting import rewrite_inner_graph
+from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import graph_replace
@@ -40,6 +43,7 @@ from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import as_tensor_variable, scalar_from_tensor, tensor_from_scalar
 from pytensor.typed_list.type import TypedListType
 
+from scanopt_cli.ir.indexing import number
 from scanopt_cli.loop.association import reassociate
 from scanopt_cli.loop.lowering import lowered
 from scanopt_cli.loop.memory import copy_shared_outputs
@@ -50,6 +54,7 @@ from scanopt_cli.loop.products import (
     unfuse_scalarized,
     use_products,
 )
+from scanopt_cli.loop.recurrences import FEWEST_STEPS, distributed
 from scanopt_cli.loop.registered_functions import register_functions
 from scanopt_cli.loop.row_access import use_rows
 from scanopt_cli.loop.scalar_loops import has_no_dimensions, scalar_loop
@@ -164,6 +169,19 @@ def _rewrite_body(
     copy_shared_outputs(body, op.n_states)
 
 
+@node_rewriter([Loop])  # type: ignore[untyped-decorator]
+def distribute_loop(_fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
+    """Let the steps of a loop be done in parts, if that gains and there may be many."""
+    op, n_steps = node.op, number(node.inputs[0])
+    is_short = n_steps is not None and n_steps < FEWEST_STEPS
+    if op.in_parts or is_short or not config.numba__fastmath:
+        return None
+    if distributed(op.fgraph, op.n_states) is None:
+        return None
+    made: Any = op.done_in_parts()(*node.inputs, return_list=True)
+    return list(made)
+
+
 def _register(name: str, rewriter: Any, *tags: str, position: float) -> None:
     if name not in optdb.__db__:
         optdb.register(name, rewriter, *tags, position=position)
@@ -185,3 +203,6 @@ _register(
 )
 _register("destroy_initial_states", destroy_initial_states, "fast_run", "inplace", position=50.6)
 _register("loop_bodies", loop_bodies, "minimum_compile", "compile_inner_graph", position=100.5)
+_register(
+    "distribute_loops", dfs_rewriter(distribute_loop, ignore_newtrees=True), "numba", position=100.6
+)

@@ -33,6 +33,7 @@ FUNCTIONS: Mapping[str, Any] = {
 _FOR_NUMBERS: Mapping[type[Op], str] = {type(tanh): "tanh"}
 _FOR_ARRAYS: Mapping[type[Op], str] = {type(op): name for name, op in FUNCTIONS.items()}
 _IN_GROUPS: Mapping[type[Op], str] = {type(exp): "exp", type(log): "log", ShiftedLog: "log"}
+_EVERY: Mapping[type[Op], str] = {**_FOR_ARRAYS, ShiftedLog: "log"}
 _FEWEST = 4
 """So many numbers are computed faster in one vector than by the C library."""
 
@@ -90,6 +91,17 @@ class WholeArrayFunction(VectorComposite):
         graph = self.fgraph.unfreeze()  # type: ignore[attr-defined]
         argument = graph.outputs[0].owner.inputs[0]
         return None if argument.owner is None else VectorComposite(graph.inputs, [argument])
+
+
+def vector_function(node: Apply) -> VectorFunction | None:
+    """Return what computes a function of numbers, whatever computes it in ``node``.
+
+    ``None`` if that is no function that has such code. Of several numbers, it is of each.
+    """
+    if isinstance(node.op, VectorFunction):
+        return VectorFunction(node.op.function)
+    name = _name(node, _EVERY)
+    return None if name is None else VectorFunction(name)
 
 
 def _pack(graph: FunctionGraph) -> bool:

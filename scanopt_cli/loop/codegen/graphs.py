@@ -228,10 +228,7 @@ class GraphWriter(Writer):
         for node in nodes:
             made = self.order.done.pop(node, None)
             if made is None:
-                inputs = [self.value(v) for v in node.inputs]
-                made = write_node(node.op, node, self, inputs)
-                if made is None:
-                    made = self._called(node, inputs)
+                made = self.made_by(node, [self.value(v) for v in node.inputs])
             for output, value in zip(node.outputs, made, strict=True):
                 if value is not None:
                     self.bind(output, value)
@@ -259,6 +256,11 @@ class GraphWriter(Writer):
                 value.memory.n_users -= 1
         self.known = outside
         return found
+
+    def made_by(self, node: Apply, inputs: Sequence[Value]) -> Sequence[Value | None]:
+        """Write a node, and return what stands for its outputs."""
+        made = write_node(node.op, node, self, inputs)
+        return self._called(node, inputs) if made is None else made
 
     def _called(self, node: Apply, inputs: Sequence[Value]) -> list[Value]:
         function, key = basic.numba_funcify_ensure_cache(node.op, node=node, ofg_memo=self.memo)

@@ -14,14 +14,18 @@ from pytensor.graph.basic import Apply
 
 from scanopt_cli.loop.association import has_only_totals
 from scanopt_cli.loop.codegen.buffers import Pool
+from scanopt_cli.loop.codegen.distribution import AT_ONCE, MOST_STEPS, StepsInParts
 from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
 from scanopt_cli.loop.codegen.hints import WRITTEN_ONCE, hint
-from scanopt_cli.loop.codegen.states import go_on, state_of
+from scanopt_cli.loop.codegen.states import Register, State, go_on, state_of
 from scanopt_cli.loop.codegen.values import Array, Length, Number, Value
 from scanopt_cli.loop.operators import Loop
+from scanopt_cli.loop.recurrences import FEWEST_STEPS, DistributedBody, distributed
 from scanopt_cli.loop.row_access import checked_before
 
 _LONG = ir.IntType(64)
+_ALONE = 8192
+"""So many steps are done one after the other when some cannot be done in parts."""
 _NEGATIVE = "a loop was asked for a negative number of steps"
 _NO_ROW = "a step of a loop reads or writes a row that is not there"
 
@@ -34,7 +38,11 @@ def _loop(op: Loop, node: Apply, writer: GraphWriter, inputs: Sequence[Value]) -
     writer.fail_if(writer.is_less(n, 0), ValueError, _NEGATIVE)
     states = [state_of(writer, op, i, value) for i, value in enumerate(initial)]
     _check_rows(writer, op, n, [state.value(writer) for state in states], constants)
+    body = distributed(op.fgraph, op.n_states) if op.in_parts else None
+    alone_until = None if body is None else cgutils.alloca_once_value(writer.builder, _LONG(0))
     with _steps(writer, n) as steps:
+        if body is not None:
+            _steps_in_parts(writer, body, n, steps, alone_until, states, constants)
         old = [state.value(writer) for state in states]
         values = [writer.count(steps.index), *old, *constants]
         outside = writer.waits_for_states
@@ -53,11 +61,69 @@ def _loop(op: Loop, node: Apply, writer: GraphWriter, inputs: Sequence[Value]) -
 
 @dataclass(eq=False, slots=True)
 class _Steps:
-    """The code of the steps: the index, the block after the loop, and if steps wait for states."""
+    """The code of the steps.
+
+    Attributes
+    ----------
+    index
+        The index of a step.
+    place
+        Where it is kept, from step to step.
+    head, end
+        The blocks that begin a step, and that follow the loop.
+    wait
+        Whether steps wait for states.
+    """
 
     index: Any
+    place: Any
+    head: Any
     end: Any
     wait: bool = False
+
+
+def _steps_in_parts(
+    writer: GraphWriter,
+    body: DistributedBody,
+    n: Length,
+    steps: _Steps,
+    alone_until: Any,
+    states: Sequence[State],
+    constants: Sequence[Value],
+) -> None:
+    """Write many steps, in parts, after which the loop goes on; what follows is one step alone.
+
+    If they are not sure to be good, the steps before the index ``alone_until`` are done alone.
+    """
+    builder, index = writer.builder, steps.index
+    several, good, bad, alone = (
+        builder.append_basic_block(f"loop.{name}") for name in ("several", "good", "bad", "alone")
+    )
+    left = writer.subtract(n, index)
+    count = writer.smaller(writer.multiply(writer.quotient(left, AT_ONCE), AT_ONCE), MOST_STEPS)
+    is_due = writer.is_at_least(index, builder.load(alone_until))
+    builder.cbranch(builder.and_(is_due, writer.is_at_least(count, FEWEST_STEPS)), several, alone)
+
+    builder.position_at_end(several)
+    builder.assume(writer.is_at_least(index, 0))
+    outside, writer.waits_for_states = writer.waits_for_states, True
+    old = [state.value(writer) for state in states]
+    parts = StepsInParts(writer, body, index, count, old, constants)
+    builder.cbranch(parts.write(), good, bad)
+
+    builder.position_at_end(good)
+    for i, state in enumerate(states):
+        if isinstance(state, Register):
+            state.hold(writer, parts.last(i))
+    builder.store(builder.add(index, writer.code(count)), steps.place)
+    builder.branch(steps.head)
+
+    builder.position_at_end(bad)
+    builder.store(builder.add(index, _LONG(_ALONE)), alone_until)
+    builder.branch(alone)
+
+    builder.position_at_end(alone)
+    writer.waits_for_states = outside
 
 
 @contextmanager
@@ -76,7 +142,7 @@ def _steps(writer: GraphWriter, n: Length) -> Iterator[_Steps]:
     builder.cbranch(builder.icmp_signed("<", index, writer.code(n)), body, end)
     builder.position_at_end(body)
     writer.pool = pool
-    steps = _Steps(index, end)
+    steps = _Steps(index, place, head, end)
     yield steps
     builder.store(builder.add(index, _LONG(1)), place)
     again = builder.branch(head)

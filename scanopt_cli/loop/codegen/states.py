@@ -42,7 +42,7 @@ def state_of(writer: GraphWriter, op: Loop, i: int, initial: Value) -> State:
     may_lose = i in op.destroyed
     if is_number_like(old):
         assert isinstance(initial, Number)
-        return _Register(writer.variable(initial), initial.dtype)
+        return Register(writer.variable(initial), initial.dtype)
     is_written = _is_written(old, new)
     if isinstance(initial, Number):
         initial = writer.as_array(initial, getattr(old.type, "ndim", 0))
@@ -89,7 +89,7 @@ def go_on(
     first.
     """
     triples = list(zip(states, old, made, strict=False))
-    numbers = [(s, v) for s, _, v in triples if isinstance(s, _Register) and isinstance(v, Number)]
+    numbers = [(s, v) for s, _, v in triples if isinstance(s, Register) and isinstance(v, Number)]
     places = {
         id(before.memory): state.place
         for state, before, _ in triples
@@ -111,7 +111,7 @@ def go_on(
         if isinstance(state, _Buffered) and isinstance(before, Array) and isinstance(new, Array)
     ]
     for register, number in numbers:
-        writer.builder.store(number.code, register.place)
+        register.hold(writer, number)
     writer.give_up_all(made)
     for state, code in counted:
         state.store(writer, code)
@@ -145,16 +145,21 @@ def _held(writer: GraphWriter, before: Array, new: Array, places: Mapping[int, B
 
 
 @dataclass(eq=False, slots=True)
-class _Register:
+class Register:
     """A number."""
 
     place: Any
     dtype: np.dtype[Any]
 
     def value(self, writer: GraphWriter) -> Value:
+        """Return the number in the register."""
         return Number(writer.builder.load(self.place), self.dtype)
 
     last = value
+
+    def hold(self, writer: GraphWriter, number: Number) -> None:
+        """Let the state have another value."""
+        writer.builder.store(number.code, self.place)
 
 
 @dataclass(eq=False, slots=True)
