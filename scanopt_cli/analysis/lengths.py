@@ -45,6 +45,7 @@ from scanopt_cli.analysis.affine import (
 )
 from scanopt_cli.analysis.loop_lengths import joined_length, output_length, steps_run, with_start
 from scanopt_cli.analysis.minima import minimum_parts, minimum_text
+from scanopt_cli.analysis.reshaped_lengths import reshaped_length
 from scanopt_cli.ir.indexing import indices_of, is_full_slice
 from scanopt_cli.ir.scan_view import batch_ndim, is_loop
 
@@ -312,7 +313,9 @@ class Lengths:
                     return self.length_of(node.inputs[0], axis)
                 if isinstance(core, Join) and core.axis == axis - batch:
                     return joined_length(self, node, axis)
-        return output_length(self, node, variable, axis) if is_loop(node) else None
+        if is_loop(node):
+            return output_length(self, node, variable, axis)
+        return reshaped_length(self, node, axis)
 
     def _subtensor_length(self, node: Apply, axis: int) -> AffineExpr | None:
         """Length of ``x[start:stop]``, ``x[start:stop:-1]`` and of axes that are not indexed."""
