@@ -65,6 +65,9 @@ class Code(StrEnum):
     STATE_CONSTANT = "state-constant"
     STATE_HOISTED = "state-hoisted"
     STATE_NOT_HOISTED = "state-not-hoisted"
+    # fold-loops
+    LOOP_FOLDED = "loop-folded"
+    LOOP_NOT_FOLDED = "loop-not-folded"
     # inline-constants
     CONSTANT_INLINED = "constant-inlined"
     INPUT_KEPT = "input-kept"
@@ -175,6 +178,8 @@ class Why(StrEnum):
     GENERATOR_SHARED = "generator-shared"
     GRADIENT_GIVEN = "gradient-given"
     END_READ = "end-read"
+    EVALUATION_LONG = "evaluation-long"
+    EVALUATION_RAISES = "evaluation-raises"
     GRADIENT_TRUNCATED = "gradient-truncated"
     IN_PLACE = "in-place"
     INITIAL_READ = "initial-read"
@@ -202,6 +207,7 @@ class Why(StrEnum):
     READ_ELSEWHERE = "read-elsewhere"
     READ_OUT_OF_BOUNDS = "read-out-of-bounds"
     READ_AS = "read-as"
+    RESULT_LARGE = "result-large"
     ROUNDS_TWICE = "rounds-twice"
     ROW_SHAPE_UNKNOWN = "row-shape-unknown"
     SEQUENCE_LENGTH = "sequence-length"

@@ -19,6 +19,7 @@ _BUILTIN = (
     "remove_unused:RemoveUnused",
     "of_scans.guard_last_rows:GuardLastRows",
     "inline_constants.inline_constants:InlineConstants",
+    "fold_loops.fold_loops:FoldLoops",
     "hoist_states:HoistStates",
     "merge_scans.merge_scans:MergeScans",
     "merge_duplicates:MergeDuplicates",

@@ -148,6 +148,8 @@ class UniformRows:
     def _filled(self, node: Apply, row: Any, axis: int) -> Any:
         """A row of ``fill(like, value)``, of which the entries of ``like`` do not matter."""
         axes = [other for other in range(node.outputs[0].type.ndim) if other != axis]
+        like: Any
+        value: Any
         like, value = node.inputs
         counts = [
             (value if like.type.broadcastable[other] else like).shape[other] for other in axes
