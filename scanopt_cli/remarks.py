@@ -65,6 +65,10 @@ class Code(StrEnum):
     STATE_CONSTANT = "state-constant"
     STATE_HOISTED = "state-hoisted"
     STATE_NOT_HOISTED = "state-not-hoisted"
+    # drop-taps
+    TAPS_DROPPED = "taps-dropped"
+    TAPS_KEPT = "taps-kept"
+    WRITES_DROPPED = "writes-dropped"
     # fold-loops
     LOOP_FOLDED = "loop-folded"
     LOOP_NOT_FOLDED = "loop-not-folded"
@@ -182,6 +186,7 @@ class Why(StrEnum):
     EVALUATION_RAISES = "evaluation-raises"
     GRADIENT_TRUNCATED = "gradient-truncated"
     IN_PLACE = "in-place"
+    INITIAL_ROWS_READ = "initial-rows-read"
     INITIAL_READ = "initial-read"
     KIND_LEFT = "kind-left"
     LENGTH_UNKNOWN = "length-unknown"

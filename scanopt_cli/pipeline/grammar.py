@@ -18,14 +18,14 @@ from scanopt_cli.pipeline.registry import plug_ins, registered, registry
 from scanopt_cli.text import comma_separated
 
 PRESETS: dict[str, str] = {
-    "default": "merge-equal,remove-unused,guard-last-rows,inline-constants,fold-loops,"
+    "default": "merge-equal,remove-unused,drop-taps,guard-last-rows,inline-constants,fold-loops,"
     "hoist-states,merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,"
     "peel-first-step,trim-steps,save-mem",
-    "grad": "merge-equal,remove-unused,guard-last-rows,inline-constants,clean-slices,"
+    "grad": "merge-equal,remove-unused,drop-taps,guard-last-rows,inline-constants,clean-slices,"
     "mit-mot-to-sit-sot,remove-zeros,simplify{outer=true},push-out-products,push-out-sums,"
     "clean-slices,inline-constants,fold-loops,hoist-states,merge-scans,merge-duplicates,"
     "merge-states,remove-unused,normalize-reads,peel-first-step,trim-steps,save-mem",
-    "loop": "merge-equal,remove-unused,guard-last-rows,inline-constants,clean-slices,"
+    "loop": "merge-equal,remove-unused,drop-taps,guard-last-rows,inline-constants,clean-slices,"
     "mit-mot-to-sit-sot,scan-to-loop,remove-zeros,simplify{outer=true},push-out-products,"
     "push-out-sums,push-out{cheap=false},clean-slices,inline-constants,fold-loops,hoist-states,"
     "merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,"

@@ -46,6 +46,9 @@ TEXTS: Mapping[Code, str] = {
     Code.STATE_CONSTANT: "made a constant of the state {slots!q}, which no step changes",
     Code.STATE_HOISTED: "hoisted the invariant state {slots!q}",
     Code.STATE_NOT_HOISTED: "keeps the invariant {slots!q} in the loop: {reason}",
+    Code.TAPS_DROPPED: "no longer reads the taps {taps} of {slots!q}",
+    Code.TAPS_KEPT: "keeps the unread taps of {slots!q}: {reason}",
+    Code.WRITES_DROPPED: "no longer writes the rows {taps} of {slots!q}, which stay as they are",
     Code.LOOP_FOLDED: "computed all values, which depend on constants alone",
     Code.LOOP_NOT_FOLDED: "leaves its values, which depend on constants alone, to be computed: "
     "{reason}",
@@ -147,6 +150,8 @@ REASONS: Mapping[Why, str] = {
     Why.EVALUATION_RAISES: "it raises an error ({error})",
     Why.GRADIENT_TRUNCATED: "its gradient is truncated, and it has a stop condition or a mit_mot",
     Why.IN_PLACE: "{what} works in place",
+    Why.INITIAL_ROWS_READ: "its initial rows may be read together with others, or its buffer may "
+    "be shorter than all steps",
     Why.INITIAL_READ: "its initial rows may be read, of which float32 may lose digits",
     Why.KIND_LEFT: "it is a {kind}",
     Why.LENGTH_UNKNOWN: "a length is not known",
