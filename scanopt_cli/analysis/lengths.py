@@ -298,7 +298,7 @@ class Lengths:
                 start, stop, step = (self.value_of(part) for part in node.inputs)
                 is_counted = step == ONE and self.provably_le(start, stop)
                 return stop - start if is_counted else None
-            case Join(axis=along) if along == axis:
+            case Join():
                 return joined_length(self, node, axis)
             case Dot() if variable.type.ndim == 2:
                 return self.length_of(node.inputs[axis], axis)

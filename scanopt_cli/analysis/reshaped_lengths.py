@@ -15,6 +15,13 @@ from scanopt_cli.analysis.loop_lengths import KnownLengths
 
 def reshaped_length(lengths: KnownLengths, node: Apply, axis: int) -> AffineExpr | None:
     """Return the length of a Reshape, a JoinDims or a SplitDims, ``None`` if it is not known."""
+    length = asked_length(lengths, node, axis)
+    # A length of -1 stands for whatever is left.
+    return length if length is not None and lengths.provably_le(0, length) else None
+
+
+def asked_length(lengths: KnownLengths, node: Apply, axis: int) -> AffineExpr | None:
+    """Return the length that a node is to make, which may be -1."""
     op = node.op
     if not isinstance(op, Reshape | JoinDims | SplitDims):
         return None
@@ -30,9 +37,7 @@ def reshaped_length(lengths: KnownLengths, node: Apply, axis: int) -> AffineExpr
                 return lengths.length_of(source, axis if axis < start else axis - more)
             axis -= start
     entry = _entry(node.inputs[1], axis)
-    length = None if entry is None else lengths.value_of(entry)
-    # A length of -1 stands for whatever is left.
-    return length if length is not None and lengths.provably_le(0, length) else None
+    return None if entry is None else lengths.value_of(entry)
 
 
 def _product(factors: list[AffineExpr]) -> AffineExpr | None:

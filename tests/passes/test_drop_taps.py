@@ -34,19 +34,19 @@ M = pt.dmatrix("m")
 Step = Callable[..., Any]
 
 
-def nearest(y3: Any, y2: Any, y1: Any) -> Any:  # noqa: ARG001
+def nearest(y3: Any, y2: Any, y1: Any) -> Any:
     return pt.sin(y1) + 0.3
 
 
-def second(y3: Any, y2: Any, y1: Any) -> Any:  # noqa: ARG001
+def second(y3: Any, y2: Any, y1: Any) -> Any:
     return pt.cos(y2) * 1.1
 
 
-def outermost(y3: Any, y2: Any, y1: Any) -> Any:  # noqa: ARG001
+def outermost(y3: Any, y2: Any, y1: Any) -> Any:
     return pt.tanh(y1) + y3 * 0.5
 
 
-def farthest(y3: Any, y2: Any, y1: Any) -> Any:  # noqa: ARG001
+def farthest(y3: Any, y2: Any, y1: Any) -> Any:
     return pt.exp(-y3)
 
 

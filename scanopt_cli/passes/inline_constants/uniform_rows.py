@@ -26,6 +26,7 @@ from pytensor.tensor.variable import TensorConstant
 
 from scanopt_cli.analysis.affine import ONE, ZERO
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.reshaped_lengths import asked_length
 from scanopt_cli.analysis.row_values import RowAnalysis, unexpanded
 from scanopt_cli.ir.indexing import along, indices_of, is_full_slice, number
 from scanopt_cli.passes.push_out.hoisting import is_total
@@ -202,7 +203,9 @@ class UniformRows:
     def _reshape(self, node: Apply, axis: int) -> Any:
         """The row of an array that has other axes of length 1 than its source, as of a repeat."""
         source, made = node.inputs[0], node.outputs[0]
-        before, after = self._lengths.shape(source), self._lengths.shape(made)
+        before = self._lengths.shape(source)
+        # What is asked for is no -1 where it equals a length of the source.
+        after = [asked_length(self._lengths, node, place) for place in range(made.type.ndim)]
         kept = [place for place, length in enumerate(before) if length != ONE]
         into = [place for place, length in enumerate(after) if length != ONE]
         if axis not in into or [before[i] for i in kept] != [after[i] for i in into]:
