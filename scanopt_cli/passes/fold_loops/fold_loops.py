@@ -50,8 +50,6 @@ class FoldLoops(AnyLoopPass):
 
     name: ClassVar[str] = "fold-loops"
     repeats: ClassVar[bool] = True
-    accepts_trimmed: ClassVar[bool] = False
-    accepts_in_place: ClassVar[bool] = False
     accepts_batched: ClassVar[bool] = False
 
     def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
