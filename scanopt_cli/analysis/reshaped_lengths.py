@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.basic import MakeVector
@@ -55,7 +56,7 @@ def _product(factors: list[AffineExpr]) -> AffineExpr | None:
 def _entry(vector: Variable, place: int) -> Variable | None:
     """The number at a place of a vector, if it was made of numbers."""
     if isinstance(vector, TensorConstant):
-        return pt.constant(vector.data[place])
+        return pt.constant(np.asarray(vector.data[place]))
     node = vector.owner
     is_made = node is not None and isinstance(node.op, MakeVector)
     return node.inputs[place] if is_made else None

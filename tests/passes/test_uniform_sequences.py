@@ -339,3 +339,12 @@ def test_a_shared_chain_takes_no_time() -> None:
         sequence = sequence + sequence
     after, _ = optimized(graph_of(_over(sequence)), "inline-constants")
     assert _is_uniform(after)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int8", "float32", "float64", "bool"])
+def test_case_2_dtypes(dtype: str) -> None:
+    """A row that is a number keeps the dtype of the array."""
+    graph = graph_of(_over(pt.constant(np.ones(4, dtype)), 4))
+    after, _ = optimized(graph, "inline-constants")
+    assert _is_uniform(after)
+    assert_same_values(graph, after, **VALUES)

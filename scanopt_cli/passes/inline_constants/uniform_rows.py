@@ -250,12 +250,12 @@ def _constant_row(array: TensorConstant, axis: int) -> Any:
     if not len(rows):
         return None
     first = rows[:1].tobytes()
-    return pt.constant(rows[0]) if rows.tobytes() == first * len(rows) else None
+    return pt.constant(np.asarray(rows[0])) if rows.tobytes() == first * len(rows) else None
 
 
 def _without(array: Any, axis: int) -> Any:
     """The one row of an array of length 1 along ``axis``."""
     if isinstance(array, TensorConstant):
-        return pt.constant(np.take(array.data, 0, axis))
+        return pt.constant(np.asarray(np.take(array.data, 0, axis)))
     source = unexpanded(array, axis)
     return array[along(axis, 0)] if source is None else source
