@@ -369,10 +369,7 @@ class Lengths:
         return None
 
     def clipped(self, length: AffineExpr, bound: AffineExpr) -> AffineExpr | None:
-        """Return where a slice bound falls in ``0..length`` after Python's clipping.
-
-        ``None`` if that cannot be decided.
-        """
+        """Return where a bound falls in ``0..length``, clipped; ``None`` if it is undecided."""
         if bound.is_constant and bound.constant < 0:
             return length + bound if self.provably_le(-bound.constant, length) else None
         if not self.provably_le(0, bound):
