@@ -65,6 +65,13 @@ class Code(StrEnum):
     STATE_CONSTANT = "state-constant"
     STATE_HOISTED = "state-hoisted"
     STATE_NOT_HOISTED = "state-not-hoisted"
+    # drop-taps
+    TAPS_DROPPED = "taps-dropped"
+    TAPS_KEPT = "taps-kept"
+    WRITES_DROPPED = "writes-dropped"
+    # fold-loops
+    LOOP_FOLDED = "loop-folded"
+    LOOP_NOT_FOLDED = "loop-not-folded"
     # inline-constants
     CONSTANT_INLINED = "constant-inlined"
     INPUT_KEPT = "input-kept"
@@ -175,8 +182,11 @@ class Why(StrEnum):
     GENERATOR_SHARED = "generator-shared"
     GRADIENT_GIVEN = "gradient-given"
     END_READ = "end-read"
+    EVALUATION_LONG = "evaluation-long"
+    EVALUATION_RAISES = "evaluation-raises"
     GRADIENT_TRUNCATED = "gradient-truncated"
     IN_PLACE = "in-place"
+    INITIAL_ROWS_READ = "initial-rows-read"
     INITIAL_READ = "initial-read"
     KIND_LEFT = "kind-left"
     LENGTH_UNKNOWN = "length-unknown"
@@ -202,6 +212,7 @@ class Why(StrEnum):
     READ_ELSEWHERE = "read-elsewhere"
     READ_OUT_OF_BOUNDS = "read-out-of-bounds"
     READ_AS = "read-as"
+    RESULT_LARGE = "result-large"
     ROUNDS_TWICE = "rounds-twice"
     ROW_SHAPE_UNKNOWN = "row-shape-unknown"
     SEQUENCE_LENGTH = "sequence-length"

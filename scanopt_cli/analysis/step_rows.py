@@ -26,6 +26,36 @@ from scanopt_cli.loop.trace_rows import row
 
 
 @dataclass(frozen=True, slots=True)
+class RowRead:
+    """What a step of a TracedLoop reads of the row ``t + ahead`` along an axis of a constant."""
+
+    node: Apply
+    slot: Slot
+    axis: int
+    ahead: int
+
+    @property
+    def rows(self) -> tuple[Slot, int, int]:
+        """What tells these rows from others that steps read."""
+        return self.slot, self.axis, self.ahead
+
+    @property
+    def row_type(self) -> TensorType:
+        """The type of a row of the constant."""
+        kind = self.slot.inner_inputs[0].type
+        found: TensorType = kind.clone(
+            shape=(*kind.shape[: self.axis], *kind.shape[self.axis + 1 :])
+        )
+        return found
+
+    @property
+    def rest(self) -> tuple[Any, ...]:
+        """The indices of all axes but that of the rows."""
+        indices = indices_of(self.node)
+        return (*indices[: self.axis], *indices[self.axis + 1 :])
+
+
+@dataclass(frozen=True, slots=True)
 class StepRow:
     """A row that a step reads as ``inner``: in step ``t`` the row ``t + ahead`` of what is fed."""
 
@@ -65,6 +95,13 @@ def step_rows(view: SlotView, nodes: Iterable[Apply] | None = None) -> dict[Vari
         if len(indices_of(node)) == 1 and axis == 0 and _is_ahead(ahead):
             found[node.outputs[0]] = StepRow(node.outputs[0], slot, int(ahead.constant))
     return found
+
+
+def row_reads(view: SlotView) -> Iterator[RowRead]:
+    """Yield the reads of constants of a TracedLoop at the index of the step, or behind it."""
+    for node, slot, axis, place, step in _indexed(view):
+        if _is_ahead(ahead := place - step):
+            yield RowRead(node, slot, axis, int(ahead.constant))
 
 
 def rows_ahead(view: SlotView, slot: Slot) -> int | None:

@@ -17,8 +17,10 @@ from scanopt_cli.pipeline.contract import Pass
 _BUILTIN = (
     "merge_equal:MergeEqual",
     "remove_unused:RemoveUnused",
+    "of_scans.drop_taps:DropTaps",
     "of_scans.guard_last_rows:GuardLastRows",
     "inline_constants.inline_constants:InlineConstants",
+    "fold_loops.fold_loops:FoldLoops",
     "hoist_states:HoistStates",
     "merge_scans.merge_scans:MergeScans",
     "merge_duplicates:MergeDuplicates",

@@ -37,6 +37,7 @@ class _Deed:
 _EQUAL = _Deed("loop", "merged with equal ones", _Counted.TIMES)
 _MERGED = _Deed("loop", "merged")
 _WRITTEN_OUT = _Deed("loop", "written out")
+_FOLDED = _Deed("loop", "over constants computed")
 _REPLACED = _Deed("mit_mot", "turned into states", _Counted.SLOTS)
 _FEWER_STEPS = _Deed("loop", "cut to the steps that are read")
 _MOVED = _Deed("loop", "with less to compute in a step")
@@ -55,6 +56,7 @@ _DEEDS = {
     Code.PRODUCT_MOVED: _MOVED,
     Code.SUM_MOVED: _MOVED,
     Code.MATRIX_FACTORED: _MOVED,
+    Code.LOOP_FOLDED: _FOLDED,
     Code.SLOT_REMOVED: _UNUSED,
     Code.ZEROS_REMOVED: _UNUSED,
     Code.BUFFER_SHORTENED: _TRIMMED,

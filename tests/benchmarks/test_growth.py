@@ -19,11 +19,13 @@ from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.passes.factor_once import FactorOnce
+from scanopt_cli.passes.fold_loops.fold_loops import FoldLoops
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.loop_to_scan.loop_to_scan import LoopToScan
 from scanopt_cli.passes.normalize_reads.normalize_reads import NormalizeReads
 from scanopt_cli.passes.of_scans.carry_reductions.carry_reductions import CarryReductions
 from scanopt_cli.passes.of_scans.compile_safe.compile_safe import CompileSafe
+from scanopt_cli.passes.of_scans.drop_taps import DropTaps
 from scanopt_cli.passes.of_scans.mit_mot_to_sit_sot.mit_mot_to_sit_sot import MitMotToSitSot
 from scanopt_cli.passes.of_traced_loops.checkpoint import Checkpoint
 from scanopt_cli.passes.of_traced_loops.keep_values.keep_values import KeepValues
@@ -45,6 +47,7 @@ from scanopt_cli.serialization.saving import save
 from support.benchmarks.sized_graphs import (
     SIZES,
     backward_loops_graph,
+    constant_loops_graph,
     differentiated_graph,
     gates_graph,
     invariant_graph,
@@ -56,6 +59,7 @@ from support.benchmarks.sized_graphs import (
     solves_graph,
     summing_graph,
     traced_graph,
+    unread_taps_graph,
 )
 
 # Each pass runs on a graph that has work for it.
@@ -65,6 +69,8 @@ _OTHER_GRAPHS: dict[Callable[[int], Graph], Sequence[str]] = {
     reading_graph: (NormalizeReads.name, PeelFirstStep.name, CarryReductions.name, TrimSteps.name),
     networks_graph: (PushOutProducts.name,),
     summing_graph: (PushOutSums.name,),
+    constant_loops_graph: (FoldLoops.name,),
+    unread_taps_graph: (DropTaps.name,),
     gates_graph: (MergeProducts.name,),
     solves_graph: (FactorOnce.name,),
     traced_graph: (TraceToLast.name, LoopToScan.name),

@@ -200,3 +200,27 @@ def invariant_graph(nodes: int) -> Graph:
         )
         results += [same[-1], ys[-1]]
     return graph_of(*results)
+
+
+def constant_loops_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, loops over constants, each of which is another."""
+    results = []
+    for start in range(max(nodes // _NODES_A_GRADIENT, 1)):
+        ys = scan(
+            lambda y: pt.exp(-y),
+            outputs_info=[pt.constant(float(start + 1), dtype="float64")],
+            n_steps=5,
+        )
+        results.append(ys[-1] * pt.dscalar("x"))
+    return graph_of(*results)
+
+
+def unread_taps_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, loops with taps that no step reads."""
+    results = []
+    for _ in range(max(nodes // _NODES_A_GRADIENT, 1)):
+        start, n = pt.dvector("start"), pt.lscalar("n")
+        state = {"initial": start, "taps": [-3, -2, -1]}
+        ys = scan(lambda y3, y2, y1: pt.sin(y2), outputs_info=[state], n_steps=n)
+        results.append(ys[-1])
+    return graph_of(*results)
