@@ -92,8 +92,10 @@ class Code(StrEnum):
     SEQUENCES_NOT_COMPUTED = "sequences-not-computed"
     SUM_KEPT = "sum-kept"
     SUM_MOVED = "sum-moved"
-    # remove-unused, remove-unused-ends, remove-zeros
+    # clean-ofg, remove-unused, remove-zeros
+    ENDS_APART = "ends-apart"
     ENDS_KEPT = "ends-kept"
+    ENDS_MERGED = "ends-merged"
     ENDS_REMOVED = "ends-removed"
     SLOT_REMOVED = "slot-removed"
     UNUSED_KEPT = "unused-kept"

@@ -34,7 +34,7 @@ PRESETS: dict[str, str] = {
     "none": "",
 }
 """Named pipelines."""
-_FORMER_NAMES = {"constant-states": "hoist-states"}
+_FORMER_NAMES = {"constant-states": "hoist-states", "remove-unused-ends": "clean-ofg"}
 """Passes that another one has taken over, which pipelines may still name."""
 
 _ITEM = re.compile(r"\s*(?P<name>[A-Za-z][\w-]*)\s*(?:\{(?P<options>[^{}]*)\})?\s*(?P<end>,|$)")

@@ -51,7 +51,7 @@ _BUILTIN = (
     "stable_log_sums:StableLogSums",
     "widen_integers:WidenIntegers",
     "match_precision:MatchPrecision",
-    "remove_unused_ends:RemoveUnusedEnds",
+    "clean_ofg.clean_ofg:CleanOfg",
 )
 _BY_NAME = {
     entry.partition(":")[0].rpartition(".")[2].replace("_", "-"): entry for entry in _BUILTIN

@@ -1,4 +1,4 @@
-"""remove-unused-ends: its legal cases by number, and a twin that must not fire for each."""
+"""clean-ofg: its legal cases by number, and a twin that must not fire for each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.compiled_ways import NUMBA, VM, compiled
 from support.graph_building import graph_of, optimized, scan
 from support.tiers import deep
 
-PASS = "remove-unused-ends"
+PASS = "clean-ofg"
 MODES = [VM, *deep(NUMBA)]
 V, W, U = pt.dscalars("v", "w", "u")
 X, Y = pt.dvectors("x", "y")
