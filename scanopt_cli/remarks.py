@@ -121,6 +121,9 @@ class Code(StrEnum):
     TRACED_CARRIED = "traced-carried"
     # factor-once
     MATRIX_FACTORED = "matrix-factored"
+    # inline-ofg
+    GRAPH_INLINED = "graph-inlined"
+    GRAPH_NOT_INLINED = "graph-not-inlined"
     # initial-rows-alone
     START_EMPTIED = "start-emptied"
     # keep-values

@@ -73,7 +73,8 @@ class PipelineMemory:
     def applies_graph(self, fgraph: AbstractFunctionGraph) -> bool:
         """Whether a node of a graph, or of one of its bodies, applies an OpFromGraph."""
         return any(
-            is_own_graph(core_op(node.op)) or any(map(self._body_applies_graph, inner_graphs(node.op)))
+            is_own_graph(core_op(node.op))
+            or any(map(self._body_applies_graph, inner_graphs(node.op)))
             for node in fgraph.apply_nodes
         )
 
