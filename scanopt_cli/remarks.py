@@ -207,6 +207,7 @@ class Why(StrEnum):
     READ_ELSEWHERE = "read-elsewhere"
     READ_OUT_OF_BOUNDS = "read-out-of-bounds"
     READ_AS = "read-as"
+    RETURNS_INPUT = "returns-input"
     ROUNDS_TWICE = "rounds-twice"
     ROW_SHAPE_UNKNOWN = "row-shape-unknown"
     SEQUENCE_LENGTH = "sequence-length"

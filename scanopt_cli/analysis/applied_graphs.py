@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from pytensor.compile.builders import OpFromGraph
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.graph.op import Op
 
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.connection_patterns import declared_pattern
 from scanopt_cli.ir.inner_graphs import core_op, inner_graphs, is_own_graph
+from scanopt_cli.loop.memory import memory_of
 from scanopt_cli.remarks import Reason, Why, because
 
 type GraphKey = tuple[object, ...]
@@ -80,6 +81,15 @@ def why_it_stays(op: OpFromGraph) -> Reason | None:
 def is_in_place(graph: AbstractFunctionGraph) -> bool:
     """Whether a node of a graph works in place."""
     return any(node.op.destroy_map for node in graph.apply_nodes)
+
+
+def lends_memory(body: AbstractFunctionGraph, old: Variable, new: Variable) -> bool:
+    """Whether a body would return its own input, or a view of it, if it read ``new`` for ``old``.
+
+    What an OpFromGraph returns is a copy. PyTensor confuses a row of a buffer that a step returns
+    with the row that it writes.
+    """
+    return memory_of(new).owner is None and old in map(memory_of, body.outputs)
 
 
 def _graphs(whole: AbstractFunctionGraph) -> Iterator[AbstractFunctionGraph]:

@@ -14,6 +14,7 @@ from scanopt_cli.analysis.applied_graphs import (
     applied_graphs,
     graph_key,
     is_in_place,
+    lends_memory,
     why_it_stays,
 )
 from scanopt_cli.ir.inner_graphs import is_own_graph, walk
@@ -39,7 +40,8 @@ class InlineOfg(Pass):
     Preconditions: the OpFromGraph is of that class itself, without a gradient or a connection
     pattern of its own, which would be lost; neither it nor its graph works in place, nor does the
     graph around it, which may overwrite what was a copy. A length that the OpFromGraph does not
-    know to be 1 is not known to be 1 outside, since it would be broadcast.
+    know to be 1 is not known to be 1 outside, since it would be broadcast. A body would not return
+    its own input, or a view of it, where the OpFromGraph returned a copy.
 
     Values are the same, and so are derivatives but for the order of sums. An output that nothing
     reads no longer raises errors.
@@ -67,7 +69,7 @@ class InlineOfg(Pass):
             title = context.title(node)
             why = because(Why.IN_PLACE, what="the graph around it") if works_in_place else None
             outputs = inlined(node)
-            why = why or why_it_stays(op) or _why_types_differ(node, outputs, context)
+            why = why or why_it_stays(op) or _why_it_differs(node, outputs, context)
             if why is not None:
                 context.missed(None, Code.GRAPH_NOT_INLINED, why, op=title)
                 continue
@@ -94,20 +96,16 @@ def inlined(node: Apply) -> list[Variable]:
     return outputs
 
 
-def _why_types_differ(node: Apply, outputs: list[Variable], context: PassContext) -> Reason | None:
-    """Return why the graph of a node may mean another thing for the types that it gets outside.
-
-    A body keeps the types of its outputs.
-    """
+def _why_it_differs(node: Apply, outputs: list[Variable], context: PassContext) -> Reason | None:
+    """Return why the graph of a node is not the same outside: a body keeps its outputs' types."""
     pairs = [
         (given.type, read.type)
         for given, read in zip(node.inputs, node.op.fgraph.inputs, strict=True)
         if getattr(given.type, "broadcastable", None) != getattr(read.type, "broadcastable", None)
     ]
+    replaced = list(zip(node.outputs, outputs, strict=True))
+    if context.path and any(lends_memory(context.fgraph, old, new) for old, new in replaced):
+        return because(Why.RETURNS_INPUT)
     if context.path:
-        pairs += [
-            (new.type, old.type)
-            for new, old in zip(outputs, node.outputs, strict=True)
-            if new.type != old.type
-        ]
+        pairs += [(new.type, old.type) for old, new in replaced if new.type != old.type]
     return next((because(Why.TYPE_DIFFERS, type=str(a), read=str(b)) for a, b in pairs), None)

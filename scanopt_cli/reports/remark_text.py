@@ -170,6 +170,7 @@ REASONS: Mapping[Why, str] = {
     Why.READ_ELSEWHERE: "values other than its last are read",
     Why.READ_OUT_OF_BOUNDS: "a reader is out of bounds",
     Why.READ_AS: "read as {reads}",
+    Why.RETURNS_INPUT: "the body would return its own input, and PyTensor may overwrite that",
     Why.ROUNDS_TWICE: "in one precision its values would be other ones",
     Why.ROW_SHAPE_UNKNOWN: "its rows have no shape before the loop",
     Why.SEQUENCE_LENGTH: "a sequence is not proved to be as long as the loop has steps",

@@ -8,7 +8,6 @@ import numpy as np
 import pytensor
 import pytest
 from hypothesis import given, note, settings
-from pytensor.gradient import DisconnectedInputError, NullTypeGradError
 
 import scanopt_cli as so
 from scanopt_cli.equivalence.canonical import digest
@@ -64,14 +63,12 @@ def test_compiled_values_stay(generated: AppliedGraphs, mode: Any) -> None:
 
 
 def derivatives(cost: Any, inputs: Any, order: int) -> list[Any]:
-    """The first derivatives of a cost, or those of the sum of these; an error is one, too."""
-    try:
-        found = pytensor.grad(cost, inputs)
-        if order == 2:
-            found = pytensor.grad(sum(g.sum() * (i + 1) for i, g in enumerate(found)), inputs)
-    except (DisconnectedInputError, NullTypeGradError) as error:
-        return [type(error)]
-    return list(found)
+    """The first derivatives of a cost, or those of a sum of these."""
+    found = pytensor.grad(cost, inputs, disconnected_inputs="ignore")
+    if order == 1:
+        return list(found)
+    total = sum(g.sum() * (i + 1) for i, g in enumerate(found))
+    return list(pytensor.grad(total, inputs, disconnected_inputs="ignore"))
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -85,9 +82,6 @@ def test_derivatives_before_and_after(generated: AppliedGraphs, order: int) -> N
         note(pipeline)
         after = so.optimize((inputs, [generated.cost]), pipeline).graph
         got = derivatives(after.outputs[0], after.inputs, order)
-        if isinstance(wanted[0], type):
-            assert got == wanted
-            continue
         values = [
             evaluate(inputs, wanted, generated.arguments),
             evaluate(after.inputs, got, generated.arguments),

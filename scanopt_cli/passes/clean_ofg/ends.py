@@ -25,6 +25,7 @@ from scanopt_cli.analysis.applied_graphs import (
     GraphKey,
     applied_graphs,
     graph_key,
+    lends_memory,
     why_it_stays,
 )
 from scanopt_cli.equivalence.digests import Digests
@@ -56,7 +57,11 @@ class Ends:
         The OpFromGraphs in place of this one, by their names.
     """
 
-    def __init__(self, applied: AppliedGraph, sameness: Sameness) -> None:
+    def __init__(
+        self, applied: AppliedGraph, whole: AbstractFunctionGraph, sameness: Sameness
+    ) -> None:
+        self._applied = applied
+        self._whole = whole
         self.op = applied.op
         self.nodes = [node for node, _ in applied.nodes]
         self.why = why_it_stays(applied.op)
@@ -156,7 +161,7 @@ class Ends:
         return in_pairs(read, same, self.same_input)
 
     def _passed(self) -> dict[int, int]:
-        """Return the outputs that are inputs, of the same type wherever they are computed."""
+        """Return the outputs that are inputs, where readers can read these in all places."""
         places = {variable: place for place, variable in enumerate(self.op.fgraph.inputs)}
         found = {
             output: places[variable]
@@ -166,8 +171,16 @@ class Ends:
         return {
             output: place
             for output, place in found.items()
-            if all(node.outputs[output].type == node.inputs[place].type for node in self.nodes)
+            if all(
+                self._may_pass(node, graph, place, output) for node, graph in self._applied.nodes
+            )
         }
+
+    def _may_pass(self, node: Apply, graph: AbstractFunctionGraph, place: int, output: int) -> bool:
+        """Whether readers of an output of one of the nodes can read the input itself."""
+        old, new = node.outputs[output], node.inputs[place]
+        is_body = graph is not self._whole
+        return old.type == new.type and not (is_body and lends_memory(graph, old, new))
 
     def _same_outputs(self, sameness: Sameness) -> dict[int, int]:
         """Return the outputs that equal an earlier one, and have its type in all places."""
@@ -203,7 +216,7 @@ def all_ends(whole: AbstractFunctionGraph, sameness: Sameness) -> AllEnds:
     for key, applied in applied_graphs(whole, sameness).items():
         if applied.op.is_inline:
             continue
-        ends = by_key[key] = Ends(applied, sameness)
+        ends = by_key[key] = Ends(applied, whole, sameness)
         for node, graph in applied.nodes:
             ends_of[node] = ends
             graphs[id(graph)] = graph
