@@ -82,7 +82,7 @@ _MENDING = (
         "stable-log-sums",
         "widen-integers",
     ),
-    *("remove-unused-ends", "match-precision"),
+    *("match-precision",),
 )
 _PIPELINES = (
     *(cls.name for cls in builtin() if cls.name not in _MENDING),

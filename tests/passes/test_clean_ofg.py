@@ -5,17 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
-from pytensor.gradient import DisconnectedInputError, disconnected_type
+from pytensor.gradient import DisconnectedInputError, disconnected_type, grad_scale
+from pytensor.graph.basic import Apply
 from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
 
 import scanopt_cli as so
-from scanopt_cli.ir.graph import Graph
+from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import core_op, walk
+from scanopt_cli.passes.clean_ofg.clean_ofg import CleanOfg
+from scanopt_cli.pipeline.grammar import PRESETS, parse
+from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.rules.graph_checking import check
 from support.compiled_ways import NUMBA, VM, compiled
 from support.graph_building import graph_of, optimized, scan
@@ -44,12 +49,14 @@ def layer(*outputs: Any, inputs: Any = (P, Q), **more: Any) -> OpFromGraph:
 HALF_READ = layer(pt.exp(P), pt.sin(Q), P * 3)
 
 
+def is_graph(node: Apply) -> bool:
+    return isinstance(core_op(node.op), OpFromGraph)
+
+
 def ends(graph: Graph) -> list[tuple[int, int]]:
     """How many inputs and outputs each OpFromGraph has, at any depth."""
     return sorted(
-        (len(node.inputs), len(node.outputs))
-        for node in walk(graph.fgraph)
-        if isinstance(core_op(node.op), OpFromGraph)
+        (len(node.inputs), len(node.outputs)) for node in walk(graph.fgraph) if is_graph(node)
     )
 
 
@@ -66,9 +73,10 @@ def assert_mended(*outputs: Any, left: list[tuple[int, int]]) -> Graph:
 
 
 def assert_equal_values(graph: Graph, after: Graph, mode: Any = VM) -> None:
-    values = [VALUES[v.name] for v in graph.inputs]
-    wanted = compiled(graph.inputs, graph.outputs, mode)(*values)
-    got = compiled(after.inputs, after.outputs, mode)(*values)
+    wanted, got = (
+        compiled(each.inputs, each.outputs, mode)(*(VALUES[str(v.name)] for v in each.inputs))
+        for each in (graph, after)
+    )
     for old, new in zip(wanted, got, strict=True):
         assert old.shape == new.shape
         np.testing.assert_allclose(new, old, rtol=1e-14)
@@ -107,19 +115,187 @@ def test_twin_all_ends_are_read() -> None:
     assert not check(graph, select=["O001"]).findings
 
 
-def test_case_1_twin_an_equal_one_has_a_reader() -> None:
-    """PyTensor makes one node of both, which computes what they share once."""
-    op = layer(pt.exp(P) + Q, pt.exp(P) * Q)
-    one, two = op(V, W)[0], op(V, W)[1]
-    assert not optimized(graph_of(one * two), PASS)[1]
-    assert not check(graph_of(one * two), select=["O001"]).findings
-    other = op(V, U)[1]
-    assert_mended(one * other, left=[(2, 1), (2, 1)])
+def test_case_1_twin_another_node_reads_the_output() -> None:
+    """All nodes have one Op, so an output goes only if none of them is read there."""
+    op = layer(pt.exp(P) + Q, pt.exp(P) * Q, Q - P)
+    apart = graph_of(op(V, W)[0] * op(V, U)[1] * op(W, U)[2])
+    assert not optimized(apart, PASS)[1]
+    assert not check(apart, select=["O001"]).findings
+    after = assert_mended(op(V, W)[0] * op(V, U)[1], left=[(2, 2), (2, 2)])
+    assert len({node.op for node in after.fgraph.apply_nodes if is_graph(node)}) == 1
 
 
-def test_case_2_an_output_that_is_an_input_reads_it() -> None:
+def test_case_1_one_op_for_all_places() -> None:
+    """Read in a body, in a graph in a graph, and outside: three of four outputs."""
+    op = layer(pt.exp(P), pt.sin(Q), P * 3, pt.cos(P))
+    nested = layer(op(P, Q)[1] + P)
+    ys = scan(lambda s, w: op(s, w)[2] / 4, outputs_info=[V], non_sequences=[W], n_steps=3)
+    graph = graph_of(op(U, W)[0] + nested(V, W) + ys[-1])
+    after, _ = optimized(graph, PASS)
+    assert ends(after) == [(2, 1), (2, 3), (2, 3), (2, 3)]
+    shared = {core_op(n.op) for n in walk(after.fgraph) if is_graph(n) and len(n.outputs) == 3}
+    assert len(shared) == 1
+    assert_equal_values(graph, after)
+
+
+def test_what_later_has_fewer_readers_is_cleaned_in_bodies_too() -> None:
+    """`simplify` leaves out the one reader of an output that a body does not read."""
+    op = layer(pt.exp(P), P * Q)
+    ys = scan(lambda s, w: op(s, w)[0] / 4, outputs_info=[V], non_sequences=[W], n_steps=3)
+    first, second = op(V, W)
+    graph = graph_of(first + ys[-1] + pt.switch(pt.constant(True), 1.0, second))
+    assert ends(optimized(graph, PASS)[0]) == [(2, 2), (2, 2)]
+    after, _ = optimized(graph, f"{PASS},simplify{{outer=true}}")
+    assert ends(after) == [(1, 1), (1, 1)]
+    assert_equal_values(graph, after)
+
+
+def test_case_2_what_alone_keeps_itself_alive_goes() -> None:
+    """The second output of each layer is read by the next one alone, for its second output."""
+    op = layer(pt.tanh(P), Q + P)
+    one, two = V, W
+    for _ in range(20):
+        one, two = op(one, two)
+    assert_mended(one, left=[(1, 1)] * 20)
+
+
+def test_case_3_equal_outputs() -> None:
+    op = layer(pt.exp(P) + Q, Q + pt.exp(P), P * Q)
+    first, second, third = op(V, W)
+    after, remarks = optimized(graph_of(first * third, second), PASS)
+    assert ends(after) == [(2, 2)]
+    assert remarks == ["passed graph: merged output 1 with output 0 of `layer`, which are equal"]
+    assert_equal_values(graph_of(first * third, second), after)
+    # Only the second of two equal outputs is read.
+    after, _ = optimized(graph_of(second), PASS)
+    assert ends(after) == [(2, 1)]
+    assert_equal_values(graph_of(second), after)
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        (P / pt.constant(np.float64(0.0)), P / pt.constant(np.float64(-0.0))),
+        (pt.exp(P) + Q, pt.exp(P) - Q),
+        (pt.exp(P), pt.exp(P).astype("float32")),
+        (pt.exp(grad_scale(P, 2.0)), pt.exp(grad_scale(P, 3.0))),
+    ],
+    ids=["zeros", "values", "types", "derivatives"],
+)
+def test_case_3_twin_outputs_that_differ(outputs: Any) -> None:
+    graph = graph_of(*layer(*outputs)(V, W))
+    before = ends(graph)
+    assert ends(optimized(graph, PASS)[0])[0][1] == before[0][1]
+
+
+def test_cases_3_and_4_twin_in_place_around() -> None:
+    """What is written in place must not be what someone else reads."""
+    in_place = Elemwise(pt.exp.scalar_op, {0: 0})
+    for op in (layer(P + Q, Q + P), layer(P + Q, P)):
+        first, second = op(V * 2, W)
+        plain, _ = optimized(graph_of(pt.exp(first), second), PASS)
+        assert ends(plain) == [(2, 1)]
+        graph = graph_of(in_place(first), second)
+        after, remarks = optimized(graph, PASS)
+        assert ends(after) == ends(graph)
+        (remark,) = remarks
+        assert "keeps equal ends of `layer`, output 1 with " in remark
+        assert "works in place" in remark
+
+
+def test_case_4_an_output_that_is_an_input() -> None:
     op = layer(P, pt.exp(P))
-    assert_mended(op(V, W)[0] * 2, left=[(1, 1)])
+    after = assert_mended(op(V, W)[0] * 2, left=[])
+    assert not check(after).findings
+    assert_mended(op(V * 2, W)[0] - op(V * 2, W)[1], left=[(1, 1)])
+
+
+def test_case_4_twin_the_type_outside_is_narrower() -> None:
+    op = layer(X, X.sum(), inputs=(X,))
+    graph = graph_of(*op(FIVE))
+    assert ends(optimized(graph, PASS)[0]) == [(1, 2)]
+    assert ends(optimized(graph_of(*op(Y)), PASS)[0]) == [(1, 1)]
+
+
+def test_case_4_twin_a_step_returns_the_input() -> None:
+    """PyTensor computes a second derivative wrong, or crashes, if a step returns its state."""
+    op = layer(P, Q * P)
+
+    def loop(returned: Any) -> Any:
+        def step(s: Any, w: Any) -> list[Any]:
+            first, second = op(s, w)
+            return [pt.tanh(second), returned(first)]
+
+        return scan(
+            step,
+            outputs_info=[V, None],
+            non_sequences=[W],
+            n_steps=3,
+        )[1]
+
+    after, _ = optimized(graph_of(loop(lambda s: s)), PASS)
+    assert ends(after) == [(2, 2)]
+    after, _ = optimized(graph_of(loop(lambda s: s * 2)), PASS)
+    assert ends(after) == [(2, 1)]
+    assert_equal_values(graph_of(loop(lambda s: s * 2)), after)
+
+
+def test_case_5_an_input_given_twice() -> None:
+    op = layer(pt.exp(P) * Q, P - 2 * Q)
+    first, second = op(V, V)
+    graph = graph_of(first + second)
+    after, remarks = optimized(graph, PASS)
+    assert ends(after) == [(1, 2)]
+    assert remarks == ["passed graph: merged input 1 with input 0 of `layer`, which are equal"]
+    assert_equal_values(graph, after)
+    later = pt.grad(after.outputs[0], after.inputs)
+    assert_equal_values(graph_of(*pt.grad(first + second, [V])), from_io(after.inputs, later))
+
+
+def test_case_5_twin_elsewhere_they_are_two() -> None:
+    op = layer(pt.exp(P) * Q)
+    graph = graph_of(op(V, V) + op(V, W))
+    assert not optimized(graph, PASS)[1]
+
+
+def test_next_generators_stay_with_their_draws() -> None:
+    """PyMC looks for the next generator among the outputs of an OpFromGraph."""
+    rng, other = (pytensor.shared(np.random.default_rng(seed)) for seed in (1, 2))
+    r, o = rng.type(), other.type()
+    after_r, draw = pt.random.normal(P, rng=r, return_next_rng=True)
+    after_o, more = pt.random.normal(draw, rng=o, return_next_rng=True)
+    op = layer(after_r, draw, after_o, more, inputs=(r, o, P))
+    graph = graph_of(op(rng, other, V)[1])
+    after, _ = optimized(graph, PASS)
+    assert ends(after) == [(2, 2)]  # without the second draw and its generator
+    kept, _ = optimized(graph_of(op(rng, other, V)[3]), PASS)
+    assert ends(kept) == [(3, 3)]
+    values = [compiled(g.inputs, g.outputs, VM)(0.3)[0] for g in (graph, after)]
+    assert values[0] == values[1]
+
+
+@pytest.mark.pymc
+def test_pymc_finds_the_next_generators() -> None:
+    from pymc.pytensorf import collect_default_updates
+
+    rng = pytensor.shared(np.random.default_rng(1))
+    r = rng.type()
+    after, draw = pt.random.normal(P, rng=r, return_next_rng=True)
+    graph = graph_of(layer(after, draw, draw * 2, pt.exp(Q), inputs=(r, P, Q))(rng, V, W)[2])
+    cleaned, _ = optimized(graph, PASS)
+    assert ends(cleaned) == [(2, 2)]
+    for each in (graph, cleaned):
+        ((found, update),) = collect_default_updates(each.outputs).items()
+        assert found is rng
+        assert update.owner is each.outputs[0].owner
+
+
+def test_equal_generators_are_not_merged() -> None:
+    rng = pytensor.shared(np.random.default_rng(1))
+    r = rng.type()
+    after, draw = pt.random.normal(P, rng=r, return_next_rng=True)
+    graph = graph_of(*layer(after, after, r, draw, draw, inputs=(r, P))(rng, V))
+    assert ends(optimized(graph, PASS)[0]) == [(2, 4)]  # one draw
 
 
 def test_what_feeds_it_goes_in_turn() -> None:
@@ -225,3 +401,102 @@ def test_a_layer_without_inputs() -> None:
     one = layer(pt.constant(2.0) + pt.constant(1.0), pt.exp(pt.constant(0.5)), inputs=())
     first, _ = one(return_list=True)
     assert_mended(first * V, left=[(0, 1)])
+
+
+def test_blockwise_and_plain_share_what_they_need() -> None:
+    """One node needs an input for its batch, so that all keep it."""
+    op = layer(pt.exp(P), P * Q)
+    batched = vectorize_graph(op(V, W)[0], {W: Y})
+    graph = graph_of(batched, op(U, V)[0])
+    after, _ = optimized(graph, PASS)
+    assert ends(after) == [(2, 1), (2, 1)]
+    assert_equal_values(graph, after)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=["vm", "numba"][: len(MODES)])
+def test_blockwise_cases_3_to_5(mode: Any) -> None:
+    op = layer(X, P * X.sum(), X.sum() * P, Q + P, inputs=(P, Q, X))
+    made = vectorize_graph(op(V, V, FIVE)[:], {V: Y})
+    graph = graph_of(*made)
+    after, _ = optimized(graph, PASS)
+    assert ends(after) == [(2, 3)]  # the vector is broadcast, not passed on
+    assert_equal_values(graph, after, mode)
+    twice = layer(X.sum() + Y, inputs=(X, Y))
+    twice_given = Blockwise(twice, signature="(a),(b)->(b)")(FIVE, FIVE)
+    assert ends(optimized(graph_of(twice_given), PASS)[0]) == [(2, 1)]
+    twice_given = Blockwise(twice, signature="(a),(b)->(a)")(FIVE, FIVE)
+    graph = graph_of(twice_given)
+    after, _ = optimized(graph, PASS)
+    assert ends(after) == [(1, 1)]
+    assert_equal_values(graph, after, mode)
+
+
+@pytest.mark.parametrize(
+    "op", [Own([P, Q], [P + Q, Q + P]), layer(P, Q + P, pullback=given_gradient)]
+)
+def test_equal_ends_of_one_that_stays(op: OpFromGraph) -> None:
+    graph = graph_of(*op(V, W))
+    after, remarks = optimized(graph, PASS)
+    assert ends(after) == ends(graph)
+    assert [remark.partition(",")[0].split()[:4] for remark in remarks] == [
+        ["missed", "graph:", "keeps", "equal"]
+    ]
+
+
+def test_the_class_of_another_package_stays() -> None:
+    """Einsum is matched by its class, and so is what PyTensor makes for a Kronecker product."""
+    matrix = pt.dmatrix("m")
+    for made in (pt.einsum("ij,jk->ik", matrix, matrix), pt.linalg.kron(matrix, matrix)):
+        graph = graph_of(made.sum())
+        after, remarks = optimized(graph, PASS)
+        assert ends(after) == ends(graph)
+        assert not remarks
+
+
+def test_it_does_not_run_without_an_op_from_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[Any] = []
+    rewrites = CleanOfg.rewrites
+    monkeypatch.setattr(CleanOfg, "rewrites", lambda *args: called.append(1) or rewrites(*args))
+    ys = scan(lambda s: pt.exp(-s), outputs_info=[V], n_steps=3)
+    optimized(graph_of(ys, pt.special.softmax(X)), "default")
+    assert not called
+    optimized(graph_of(scan(lambda s: HALF_READ(s, s)[0], outputs_info=[V], n_steps=3)), PASS)
+    assert called
+
+
+def test_a_limit_leaves_a_right_graph() -> None:
+    op, other = HALF_READ, layer(pt.exp(P), Q + 1)
+    first = op(V, W)
+    graph = graph_of(other(first[0], first[1])[0])
+    for limit in range(4):
+        work = graph.copy()
+        run_pipeline(work.fgraph, parse(PASS), limit=limit)
+        assert_equal_values(graph, work)
+
+
+def test_its_former_name() -> None:
+    assert parse("remove-unused-ends") == parse(PASS)
+    assert all(PASS in text for name, text in PRESETS.items() if name != "none")
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("mode", MODES, ids=["vm", "numba"][: len(MODES)])
+def test_derivatives(order: int, mode: Any) -> None:
+    """Unread, equal, passed on and given twice, in a body and outside."""
+    op = layer(pt.exp(P) * Q, Q * pt.exp(P), P, pt.cos(P))
+
+    def cost(v: Any) -> Any:
+        ys = scan(lambda s, w: op(s, w)[1] / 4, outputs_info=[v], non_sequences=[W], n_steps=3)
+        one, two, three, _ = op(v, v)
+        return one * two + three**2 + ys.sum()
+
+    def derivative(of: Any, by: Any) -> Any:
+        for _ in range(order):
+            of = pt.grad(of, by)
+        return of
+
+    graph = graph_of(derivative(cost(V), V))
+    assert_equal_values(graph, optimized(graph, PASS)[0], mode)
+    after, _ = optimized(graph_of(cost(V)), PASS)
+    by = next(v for v in after.inputs if v.name == "v")
+    assert_equal_values(graph, from_io(after.inputs, [derivative(after.outputs[0], by)]), mode)
