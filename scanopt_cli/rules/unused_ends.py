@@ -20,8 +20,9 @@ from scanopt_cli.rules.rule_contract import Finding, Fix, Rule, Severity
 class UnusedEnds(Rule):
     """An OpFromGraph has an input that its graph does not read, or an output that nobody reads.
 
-    What the input is computed of is computed for nothing, and so is the output. Of those that
-    PyTensor inlines, or makes of its own functions, nothing is said::
+    What the input is computed of is computed for nothing, and so is the output. An output is read
+    if it is so wherever the OpFromGraph is applied. Of those that PyTensor inlines, or makes of its
+    own functions, nothing is said::
 
         OpFromGraph([x, y], [pt.exp(x)])  # nothing reads y
 
