@@ -128,7 +128,7 @@ def test_innermost_first_and_no_more_than_is_small() -> None:
 
 
 @pytest.mark.parametrize("inline", [True, False])
-def test_case_3_what_pytensor_inlines(inline: bool) -> None:  # noqa: FBT001
+def test_case_3_what_pytensor_inlines(inline: bool) -> None:
     op = layer(long_sum(P), inline=inline)
     graph = graph_of(op(V, W) + op(W, V))
     assert n_graphs(optimized(graph, PASS)[0]) == (0 if inline else 2)

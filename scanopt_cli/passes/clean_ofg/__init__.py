@@ -1,1 +1,1 @@
-"""The pass `clean-ofg`: OpFromGraphs without what nothing reads of them, or what they have twice."""
+"""The pass `clean-ofg`: OpFromGraphs without what nothing reads, and what they have twice."""

@@ -38,7 +38,8 @@ class CleanOfg(Pass):
     generator stays where a draw does. An input of a Blockwise stays if it alone carries a batch
     dimension or tells its static length. For cases 3 and 4, types are the same in all places,
     static lengths included, no graph that applies the OpFromGraph works in place, and no generators
-    are merged; nor does case 4 make a body return its own input, or a view of it. Sameness is exact, as in ``merge-equal``.
+    are merged; nor does case 4 make a body return its own input, or a view of it. Sameness is
+    exact, as in ``merge-equal``.
 
     What was removed no longer raises errors: a check in it, or a Blockwise whose unread input does
     not fit the others.

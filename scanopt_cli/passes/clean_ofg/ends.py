@@ -220,8 +220,7 @@ def all_ends(whole: AbstractFunctionGraph, sameness: Sameness) -> AllEnds:
         for node, graph in applied.nodes:
             ends_of[node] = ends
             graphs[id(graph)] = graph
-    # A list, since no walk may be left out once another has found more.
-    while any([_finds_more(graph, ends_of) for graph in graphs.values()]):
+    while sum(_finds_more(graph, ends_of) for graph in graphs.values()):
         pass
     return AllEnds(by_key)
 

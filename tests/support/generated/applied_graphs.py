@@ -51,7 +51,7 @@ def applied_graphs(draw: Draw) -> AppliedGraphs:
         else:
             made = _applied(draw, op, numbers)
             if where == "batch":
-                batch = {v: x for v, x in zip(inputs[:2], inputs[2:], strict=True)}
+                batch = dict(zip(inputs[:2], inputs[2:], strict=True))
                 made = [v for v in vectorize_graph(made, batch) if v.type.ndim == 1]
         for variable in made:
             (vectors if variable.type.ndim else numbers).append(variable)
