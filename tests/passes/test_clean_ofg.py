@@ -5,93 +5,42 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
-from pytensor.gradient import DisconnectedInputError, disconnected_type, grad_scale
-from pytensor.graph.basic import Apply
-from pytensor.graph.replace import vectorize_graph
-from pytensor.tensor.blockwise import Blockwise
+from pytensor.gradient import DisconnectedInputError, grad_scale
 from pytensor.tensor.elemwise import Elemwise
 
 import scanopt_cli as so
-from scanopt_cli.ir.graph import Graph, from_io
+from scanopt_cli.ir.graph import from_io
 from scanopt_cli.ir.inner_graphs import core_op, walk
 from scanopt_cli.passes.clean_ofg.clean_ofg import CleanOfg
 from scanopt_cli.pipeline.grammar import PRESETS, parse
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.rules.graph_checking import check
-from support.compiled_ways import NUMBA, VM, compiled
+from support.cleaned_layers import PASS, assert_left, assert_mended
+from support.compiled_ways import compiled
 from support.graph_building import graph_of, optimized, scan
-from support.tiers import deep
-
-PASS = "clean-ofg"
-MODES = [VM, *deep(NUMBA)]
-V, W, U = pt.dscalars("v", "w", "u")
-X, Y = pt.dvectors("x", "y")
-FIVE = pt.tensor("five", shape=(5,))
-P, Q = pt.dscalars("p", "q")
-VALUES: dict[str, Any] = {
-    "v": 0.3,
-    "w": 0.7,
-    "u": -1.2,
-    "x": np.array([0.3, 0.5, -0.2, 1.1, 2.0]),
-    "y": np.array([1.0, 0.5, 2.0, -1.0, 0.1]),
-    "five": np.arange(5.0),
-}
-
-
-def layer(*outputs: Any, inputs: Any = (P, Q), **more: Any) -> OpFromGraph:
-    return OpFromGraph(list(inputs), list(outputs), name="layer", **more)
-
+from support.layers import (
+    FIVE,
+    MODES,
+    Own,
+    P,
+    Q,
+    U,
+    V,
+    W,
+    X,
+    Y,
+    assert_equal_values,
+    ends,
+    given_gradient,
+    is_graph,
+    layer,
+    tangents,
+)
 
 HALF_READ = layer(pt.exp(P), pt.sin(Q), P * 3)
-
-
-def is_graph(node: Apply) -> bool:
-    return isinstance(core_op(node.op), OpFromGraph)
-
-
-def ends(graph: Graph) -> list[tuple[int, int]]:
-    """How many inputs and outputs each OpFromGraph has, at any depth."""
-    return sorted(
-        (len(node.inputs), len(node.outputs)) for node in walk(graph.fgraph) if is_graph(node)
-    )
-
-
-def assert_mended(*outputs: Any, left: list[tuple[int, int]]) -> Graph:
-    """Check what is left, that values stay, and that nothing more is found."""
-    graph = graph_of(*outputs)
-    assert any(f.fix is not None for f in check(graph, select=["O001"]).findings)
-    after, _ = optimized(graph, PASS)
-    assert ends(after) == left
-    assert not [f for f in check(after, select=["O001"]).findings if f.fix is not None]
-    assert_equal_values(graph, after)
-    assert not optimized(after, PASS)[1]
-    return after
-
-
-def assert_equal_values(graph: Graph, after: Graph, mode: Any = VM) -> None:
-    wanted, got = (
-        compiled(each.inputs, each.outputs, mode)(*(VALUES[str(v.name)] for v in each.inputs))
-        for each in (graph, after)
-    )
-    for old, new in zip(wanted, got, strict=True):
-        assert old.shape == new.shape
-        np.testing.assert_allclose(new, old, rtol=1e-14)
-
-
-def assert_left(*outputs: Any, why: str) -> None:
-    """Check that nothing is rewritten, that a remark says why, and that the finding has no fix."""
-    graph = graph_of(*outputs)
-    after, remarks = optimized(graph, PASS)
-    assert ends(after) == ends(graph)
-    assert [remark.partition(": nobody reads ")[2].partition(", but: ")[2] for remark in remarks]
-    assert all(why in remark for remark in remarks)
-    findings = check(graph, select=["O001"]).findings
-    assert findings
-    assert all(finding.fix is None for finding in findings)
 
 
 def test_cases_1_and_2_outputs_and_what_they_alone_read() -> None:
@@ -258,46 +207,6 @@ def test_case_5_twin_elsewhere_they_are_two() -> None:
     assert not optimized(graph, PASS)[1]
 
 
-def test_next_generators_stay_with_their_draws() -> None:
-    """PyMC looks for the next generator among the outputs of an OpFromGraph."""
-    rng, other = (pytensor.shared(np.random.default_rng(seed)) for seed in (1, 2))
-    r, o = rng.type(), other.type()
-    after_r, draw = pt.random.normal(P, rng=r, return_next_rng=True)
-    after_o, more = pt.random.normal(draw, rng=o, return_next_rng=True)
-    op = layer(after_r, draw, after_o, more, inputs=(r, o, P))
-    graph = graph_of(op(rng, other, V)[1])
-    after, _ = optimized(graph, PASS)
-    assert ends(after) == [(2, 2)]  # without the second draw and its generator
-    kept, _ = optimized(graph_of(op(rng, other, V)[3]), PASS)
-    assert ends(kept) == [(3, 3)]
-    values = [compiled(g.inputs, g.outputs, VM)(0.3)[0] for g in (graph, after)]
-    assert values[0] == values[1]
-
-
-@pytest.mark.pymc
-def test_pymc_finds_the_next_generators() -> None:
-    from pymc.pytensorf import collect_default_updates
-
-    rng = pytensor.shared(np.random.default_rng(1))
-    r = rng.type()
-    after, draw = pt.random.normal(P, rng=r, return_next_rng=True)
-    graph = graph_of(layer(after, draw, draw * 2, pt.exp(Q), inputs=(r, P, Q))(rng, V, W)[2])
-    cleaned, _ = optimized(graph, PASS)
-    assert ends(cleaned) == [(2, 2)]
-    for each in (graph, cleaned):
-        ((found, update),) = collect_default_updates(each.outputs).items()
-        assert found is rng
-        assert update.owner is each.outputs[0].owner
-
-
-def test_equal_generators_are_not_merged() -> None:
-    rng = pytensor.shared(np.random.default_rng(1))
-    r = rng.type()
-    after, draw = pt.random.normal(P, rng=r, return_next_rng=True)
-    graph = graph_of(*layer(after, after, r, draw, draw, inputs=(r, P))(rng, V))
-    assert ends(optimized(graph, PASS)[0]) == [(2, 4)]  # one draw
-
-
 def test_what_feeds_it_goes_in_turn() -> None:
     inner = HALF_READ(V, W)
     op = layer(pt.cos(P))
@@ -339,35 +248,6 @@ def test_what_was_not_connected_still_is_not() -> None:
         pt.grad(graph.outputs[0], graph.inputs[1])
 
 
-@pytest.mark.parametrize("mode", MODES, ids=["vm", "numba"][: len(MODES)])
-def test_blockwise(mode: Any) -> None:
-    batched = vectorize_graph(HALF_READ(V, W)[0], {V: X, W: Y})
-    after = assert_mended(batched * 2, left=[(1, 1)])
-    assert_equal_values(graph_of(batched * 2), after, mode)
-    with_core = layer(pt.exp(P) * FIVE, pt.sin(Q), inputs=(P, Q, FIVE))
-    batched = Blockwise(with_core, signature="(),(),(a)->(a),()")(X, Y, FIVE)[0]
-    assert_mended(batched, left=[(2, 1)])
-
-
-def test_blockwise_twin_an_input_alone_carries_the_batch() -> None:
-    batched = vectorize_graph(layer(pt.exp(P))(V, W), {W: Y})
-    assert_left(batched, why="it alone carries a batch dimension")
-    told = vectorize_graph(layer(pt.exp(P))(V, W), {V: X, W: FIVE})
-    assert_left(told, why="it alone carries a batch dimension")
-
-
-def given_gradient(inputs: Any, outputs: Any, cotangents: Any) -> Any:
-    return [cotangents[0] * 2, disconnected_type()]
-
-
-def tangents(inputs: Any, given: Any) -> Any:
-    return [given[0] * 2]
-
-
-class Own(OpFromGraph):
-    """A program's own class."""
-
-
 @pytest.mark.parametrize(
     ("op", "why"),
     [
@@ -403,34 +283,6 @@ def test_a_layer_without_inputs() -> None:
     assert_mended(first * V, left=[(0, 1)])
 
 
-def test_blockwise_and_plain_share_what_they_need() -> None:
-    """One node needs an input for its batch, so that all keep it."""
-    op = layer(pt.exp(P), P * Q)
-    batched = vectorize_graph(op(V, W)[0], {W: Y})
-    graph = graph_of(batched, op(U, V)[0])
-    after, _ = optimized(graph, PASS)
-    assert ends(after) == [(2, 1), (2, 1)]
-    assert_equal_values(graph, after)
-
-
-@pytest.mark.parametrize("mode", MODES, ids=["vm", "numba"][: len(MODES)])
-def test_blockwise_cases_3_to_5(mode: Any) -> None:
-    op = layer(X, P * X.sum(), X.sum() * P, Q + P, inputs=(P, Q, X))
-    made = vectorize_graph(op(V, V, FIVE)[:], {V: Y})
-    graph = graph_of(*made)
-    after, _ = optimized(graph, PASS)
-    assert ends(after) == [(2, 3)]  # the vector is broadcast, not passed on
-    assert_equal_values(graph, after, mode)
-    twice = layer(X.sum() + Y, inputs=(X, Y))
-    twice_given = Blockwise(twice, signature="(a),(b)->(b)")(FIVE, FIVE)
-    assert ends(optimized(graph_of(twice_given), PASS)[0]) == [(2, 1)]
-    twice_given = Blockwise(twice, signature="(a),(b)->(a)")(FIVE, FIVE)
-    graph = graph_of(twice_given)
-    after, _ = optimized(graph, PASS)
-    assert ends(after) == [(1, 1)]
-    assert_equal_values(graph, after, mode)
-
-
 @pytest.mark.parametrize(
     "op", [Own([P, Q], [P + Q, Q + P]), layer(P, Q + P, pullback=given_gradient)]
 )
@@ -441,16 +293,6 @@ def test_equal_ends_of_one_that_stays(op: OpFromGraph) -> None:
     assert [remark.partition(",")[0].split()[:4] for remark in remarks] == [
         ["missed", "graph:", "keeps", "equal"]
     ]
-
-
-def test_the_class_of_another_package_stays() -> None:
-    """Einsum is matched by its class, and so is what PyTensor makes for a Kronecker product."""
-    matrix = pt.dmatrix("m")
-    for made in (pt.einsum("ij,jk->ik", matrix, matrix), pt.linalg.kron(matrix, matrix)):
-        graph = graph_of(made.sum())
-        after, remarks = optimized(graph, PASS)
-        assert ends(after) == ends(graph)
-        assert not remarks
 
 
 def test_it_does_not_run_without_an_op_from_graph(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
-from pytensor.gradient import DisconnectedInputError, disconnected_type
+from pytensor.gradient import DisconnectedInputError
 from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.elemwise import Elemwise
 
@@ -18,46 +18,31 @@ from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import core_op, walk
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.pipeline.grammar import PRESETS
-from support.compiled_ways import NUMBA, VM, compiled
+from support.compiled_ways import VM, compiled
 from support.graph_building import graph_of, optimized, scan
-from support.tiers import deep
+from support.layers import (
+    FIVE,
+    MODES,
+    Own,
+    P,
+    Q,
+    U,
+    V,
+    W,
+    X,
+    Y,
+    assert_equal_values,
+    given_gradient,
+    layer,
+)
 
 PASS = "inline-ofg"
 ONCE = "inline-ofg{size=0}"
-MODES = [VM, *deep(NUMBA)]
-V, W, U = pt.dscalars("v", "w", "u")
-X, Y = pt.dvectors("x", "y")
-FIVE = pt.tensor("five", shape=(5,))
-P, Q = pt.dscalars("p", "q")
-VALUES: dict[str, Any] = {
-    "v": 0.3,
-    "w": 0.7,
-    "u": -1.2,
-    "x": np.array([0.3, 0.5, -0.2, 1.1, 2.0]),
-    "y": np.array([1.0, 0.5, 2.0, -1.0, 0.1]),
-    "five": np.arange(5.0),
-}
-
-
-def layer(*outputs: Any, inputs: Any = (P, Q), **more: Any) -> OpFromGraph:
-    return OpFromGraph(list(inputs), list(outputs), name="layer", **more)
-
-
 SMALL = layer(pt.exp(P) * Q, Q - P)
 
 
 def n_graphs(graph: Graph) -> int:
     return sum(isinstance(core_op(node.op), OpFromGraph) for node in walk(graph.fgraph))
-
-
-def assert_equal_values(graph: Graph, after: Graph, mode: Any = VM) -> None:
-    wanted, got = (
-        compiled(each.inputs, each.outputs, mode)(*(VALUES[str(v.name)] for v in each.inputs))
-        for each in (graph, after)
-    )
-    for old, new in zip(wanted, got, strict=True):
-        assert old.shape == new.shape
-        np.testing.assert_allclose(new, old, rtol=1e-13)
 
 
 def assert_inlined(*outputs: Any, pipeline: str = PASS, left: int = 0) -> Graph:
@@ -140,14 +125,6 @@ def test_names_stay() -> None:
     after, remarks = optimized(graph_of(first, second), PASS)
     assert [v.name for v in after.outputs] == ["first", "v"]
     assert remarks == ["passed graph: computes the graph of `layer` in its place"]
-
-
-def given_gradient(inputs: Any, outputs: Any, cotangents: Any) -> Any:
-    return [cotangents[0] * 2, disconnected_type()]
-
-
-class Own(OpFromGraph):
-    """A program's own class."""
 
 
 @pytest.mark.parametrize(
