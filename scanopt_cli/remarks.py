@@ -99,8 +99,10 @@ class Code(StrEnum):
     SEQUENCES_NOT_COMPUTED = "sequences-not-computed"
     SUM_KEPT = "sum-kept"
     SUM_MOVED = "sum-moved"
-    # remove-unused, remove-unused-ends, remove-zeros
+    # clean-ofg, remove-unused, remove-zeros
+    ENDS_APART = "ends-apart"
     ENDS_KEPT = "ends-kept"
+    ENDS_MERGED = "ends-merged"
     ENDS_REMOVED = "ends-removed"
     SLOT_REMOVED = "slot-removed"
     UNUSED_KEPT = "unused-kept"
@@ -126,6 +128,9 @@ class Code(StrEnum):
     TRACED_CARRIED = "traced-carried"
     # factor-once
     MATRIX_FACTORED = "matrix-factored"
+    # inline-ofg
+    GRAPH_INLINED = "graph-inlined"
+    GRAPH_NOT_INLINED = "graph-not-inlined"
     # initial-rows-alone
     START_EMPTIED = "start-emptied"
     # keep-values
@@ -213,6 +218,7 @@ class Why(StrEnum):
     READ_OUT_OF_BOUNDS = "read-out-of-bounds"
     READ_AS = "read-as"
     RESULT_LARGE = "result-large"
+    RETURNS_INPUT = "returns-input"
     ROUNDS_TWICE = "rounds-twice"
     ROW_SHAPE_UNKNOWN = "row-shape-unknown"
     SEQUENCE_LENGTH = "sequence-length"

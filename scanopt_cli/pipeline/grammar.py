@@ -18,23 +18,24 @@ from scanopt_cli.pipeline.registry import plug_ins, registered, registry
 from scanopt_cli.text import comma_separated
 
 PRESETS: dict[str, str] = {
-    "default": "merge-equal,remove-unused,drop-taps,guard-last-rows,inline-constants,fold-loops,"
-    "hoist-states,merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,"
-    "peel-first-step,trim-steps,save-mem",
-    "grad": "merge-equal,remove-unused,drop-taps,guard-last-rows,inline-constants,clean-slices,"
-    "mit-mot-to-sit-sot,remove-zeros,simplify{outer=true},push-out-products,push-out-sums,"
-    "clean-slices,inline-constants,fold-loops,hoist-states,merge-scans,merge-duplicates,"
-    "merge-states,remove-unused,normalize-reads,peel-first-step,trim-steps,save-mem",
-    "loop": "merge-equal,remove-unused,drop-taps,guard-last-rows,inline-constants,clean-slices,"
-    "mit-mot-to-sit-sot,scan-to-loop,remove-zeros,simplify{outer=true},push-out-products,"
-    "push-out-sums,push-out{cheap=false},clean-slices,inline-constants,fold-loops,hoist-states,"
+    "default": "merge-equal,clean-ofg,remove-unused,drop-taps,guard-last-rows,inline-constants,"
+    "fold-loops,hoist-states,merge-scans,merge-duplicates,merge-states,remove-unused,"
+    "normalize-reads,peel-first-step,trim-steps,save-mem",
+    "grad": "merge-equal,inline-ofg,clean-ofg,remove-unused,drop-taps,guard-last-rows,"
+    "inline-constants,clean-slices,mit-mot-to-sit-sot,remove-zeros,simplify{outer=true},"
+    "push-out-products,push-out-sums,clean-slices,inline-constants,fold-loops,hoist-states,"
     "merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,"
-    "trim-steps,trace-to-last,remove-unused,unroll-loops,unroll-small,factor-once,keep-values,"
-    "merge-products,save-mem",
+    "trim-steps,save-mem",
+    "loop": "merge-equal,inline-ofg,clean-ofg,remove-unused,drop-taps,guard-last-rows,"
+    "inline-constants,clean-slices,mit-mot-to-sit-sot,scan-to-loop,remove-zeros,"
+    "simplify{outer=true},push-out-products,push-out-sums,push-out{cheap=false},clean-slices,"
+    "inline-constants,fold-loops,hoist-states,merge-scans,merge-duplicates,merge-states,"
+    "remove-unused,normalize-reads,peel-first-step,trim-steps,trace-to-last,remove-unused,"
+    "unroll-loops,unroll-small,factor-once,keep-values,merge-products,save-mem",
     "none": "",
 }
 """Named pipelines."""
-_FORMER_NAMES = {"constant-states": "hoist-states"}
+_FORMER_NAMES = {"constant-states": "hoist-states", "remove-unused-ends": "clean-ofg"}
 """Passes that another one has taken over, which pipelines may still name."""
 
 _ITEM = re.compile(r"\s*(?P<name>[A-Za-z][\w-]*)\s*(?:\{(?P<options>[^{}]*)\})?\s*(?P<end>,|$)")

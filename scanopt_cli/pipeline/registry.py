@@ -16,6 +16,7 @@ from scanopt_cli.pipeline.contract import Pass
 # A module of `scanopt_cli.passes` and a class in it, in the order in which passes are listed.
 _BUILTIN = (
     "merge_equal:MergeEqual",
+    "clean_ofg.clean_ofg:CleanOfg",
     "remove_unused:RemoveUnused",
     "of_scans.drop_taps:DropTaps",
     "of_scans.guard_last_rows:GuardLastRows",
@@ -25,6 +26,7 @@ _BUILTIN = (
     "merge_scans.merge_scans:MergeScans",
     "merge_duplicates:MergeDuplicates",
     "merge_states:MergeStates",
+    "inline_ofg:InlineOfg",
     "simplify.simplify:Simplify",
     "of_scans.mit_mot_to_sit_sot.mit_mot_to_sit_sot:MitMotToSitSot",
     "remove_zeros.remove_zeros:RemoveZeros",
@@ -53,7 +55,6 @@ _BUILTIN = (
     "stable_log_sums:StableLogSums",
     "widen_integers:WidenIntegers",
     "match_precision:MatchPrecision",
-    "remove_unused_ends:RemoveUnusedEnds",
 )
 _BY_NAME = {
     entry.partition(":")[0].rpartition(".")[2].replace("_", "-"): entry for entry in _BUILTIN

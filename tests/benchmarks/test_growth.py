@@ -17,10 +17,12 @@ from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.diff.comparing import diff
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph
+from scanopt_cli.passes.clean_ofg.clean_ofg import CleanOfg
 from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.passes.factor_once import FactorOnce
 from scanopt_cli.passes.fold_loops.fold_loops import FoldLoops
 from scanopt_cli.passes.hoist_states import HoistStates
+from scanopt_cli.passes.inline_ofg import InlineOfg
 from scanopt_cli.passes.loop_to_scan.loop_to_scan import LoopToScan
 from scanopt_cli.passes.normalize_reads.normalize_reads import NormalizeReads
 from scanopt_cli.passes.of_scans.carry_reductions.carry_reductions import CarryReductions
@@ -51,6 +53,7 @@ from support.benchmarks.sized_graphs import (
     differentiated_graph,
     gates_graph,
     invariant_graph,
+    layers_graph,
     loops_in_loops_graph,
     networks_graph,
     reading_graph,
@@ -77,6 +80,7 @@ _OTHER_GRAPHS: dict[Callable[[int], Graph], Sequence[str]] = {
     small_arrays_graph: (UnrollSmall.name, Checkpoint.name),
     loops_in_loops_graph: (UnrollLoops.name,),
     backward_loops_graph: (KeepValues.name,),
+    layers_graph: (CleanOfg.name, InlineOfg.name),
 }
 _MAKERS = {name: maker for maker, names in _OTHER_GRAPHS.items() for name in names}
 # What mends mistakes has no work in graphs without any.
@@ -88,7 +92,7 @@ _MENDING = (
         "stable-log-sums",
         "widen-integers",
     ),
-    *("remove-unused-ends", "match-precision"),
+    *("match-precision",),
 )
 _PIPELINES = (
     *(cls.name for cls in builtin() if cls.name not in _MENDING),

@@ -40,7 +40,8 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "merge-equal,safe-branches": (),
     "stable-log-sums": (),
     "match-precision{exact=false}": (),
-    "remove-unused-ends": (Exception,),
+    "clean-ofg": (Exception,),
+    "inline-ofg": (Exception,),
     "normalize-reads,carry-reductions,save-mem": (Exception,),
     "default": (Exception,),
 }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytensor.tensor as pt
+from pytensor.compile.builders import OpFromGraph
 
 from scanopt_cli import loop
 from scanopt_cli.ir.graph import Graph
@@ -22,6 +23,7 @@ _NODES_A_NESTED_LOOP = 6
 _NODES_A_BACKWARD_LOOP = 20
 _NODES_A_NETWORK = 20
 _NODES_A_SOLVE = 12
+_NODES_A_LAYER = 7
 # `pytensor.scan` walks all that its inputs depend on, so one chain of a thousand loops takes hours.
 _CHAIN = 8
 
@@ -121,6 +123,20 @@ def gates_graph(nodes: int) -> Graph:
     for _ in range(max(nodes // _NODES_A_NETWORK, 1)):
         x, w, u = pt.dvector("x"), pt.dmatrix("w"), pt.dmatrix("u")
         results.append(_carried(step, x, (w, u), 10))
+    return graph_of(*results)
+
+
+def layers_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, chains of OpFromGraphs with an output for nobody."""
+    results = []
+    for number in range(max(nodes // (_NODES_A_LAYER * _CHAIN), 1)):
+        p, q = pt.dscalars("p", "q")
+        state, other = pt.dscalars("x", "y")
+        for place in range(_CHAIN):
+            kept = pt.tanh(p * (1 + place + number * _CHAIN))
+            layer = OpFromGraph([p, q], [kept + q, pt.exp(q), p], name="layer")
+            state, other, _ = layer(state, other)
+        results.append(state)
     return graph_of(*results)
 
 
