@@ -98,6 +98,20 @@ def _garch(xp: Any, r: Any, v: Any, omega: Any, alpha: Any, beta: Any) -> Any:
     return (v,), -0.5 * (xp.log(v) + r**2 / v)
 
 
+def _smoothing(xp: Any, y: Any, level: Any, alpha: Any) -> Any:
+    return (level + alpha * (y - level),), -0.5 * (y - level) ** 2
+
+
+def _adstock(xp: Any, spent: Any, sold: Any, stock: Any, kept: Any, effect: Any) -> Any:
+    stock = spent + kept * stock
+    return (stock,), -0.5 * (sold - effect * xp.log1p(stock)) ** 2
+
+
+def _hawkes(xp: Any, waited: Any, excited: Any, mu: Any, alpha: Any, beta: Any) -> Any:
+    excited = xp.exp(-beta * waited) * (1 + excited)
+    return (excited,), xp.log(mu + alpha * excited) - mu * waited
+
+
 def _q_learning(xp: Any, c: Any, r: Any, q: Any, alpha: Any, beta: Any) -> Any:
     subjects = np.arange(12)
     logits = beta[:, None] * q
@@ -223,6 +237,32 @@ MODEL_LOOPS = {
     "GARCH, a vector of 1": _chains((1,)),
     "GARCH, 16 chains": _chains((16,)),
     "GARCH, 16 chains, shapes unknown": _chains((16,), shapes_known=False),
+    "exponential smoothing": _case(
+        _smoothing, {"y": _rng.normal(size=2_000), "level": 0.1, "alpha": 0.3}, ("level", "alpha")
+    ),
+    "adstock": _case(
+        _adstock,
+        {
+            "spent": _rng.random(2_000),
+            "sold": _rng.normal(size=2_000),
+            "stock": 0.1,
+            "kept": 0.7,
+            "effect": 0.5,
+        },
+        ("kept", "effect"),
+        sequences=2,
+    ),
+    "Hawkes process": _case(
+        _hawkes,
+        {
+            "waited": _rng.exponential(size=2_000),
+            "excited": 0.0,
+            "mu": 0.4,
+            "alpha": 0.5,
+            "beta": 1.2,
+        },
+        ("mu", "alpha", "beta"),
+    ),
     "Q-learning, 12 subjects": _case(
         _q_learning,
         {
