@@ -22,13 +22,16 @@ from typing import Any
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.traversal import ancestors, toposort
+from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar import basic as scalars
 from pytensor.scalar.basic import Composite, ScalarType
 from pytensor.tensor.basic import ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.rewriting.scalarize import ScalarSubtensor
 
 from scanopt_cli.loop.affine_forms import AffineForm, affine_forms
 from scanopt_cli.loop.association import has_only_totals
 from scanopt_cli.loop.costs import is_cheap
+from scanopt_cli.loop.known_choices import with_known_conditions
 from scanopt_cli.loop.row_access import ReadNumber, WriteRow
 from scanopt_cli.loop.vector_math import vector_function
 
@@ -38,7 +41,7 @@ _MOST_TOGETHER = 2
 """So many states of an affine recurrence: the factors of several steps are products of theirs."""
 _LITTLE = 1
 """So many sums take no longer than it takes to write what they make, and to read it."""
-_MOST_NODES = 64
+_MOST_NODES = 128
 _MOST_STATES = 12
 """So many states are kept of each of many steps."""
 
@@ -110,7 +113,7 @@ def distributed(graph: FrozenFunctionGraph, n_states: int) -> DistributedBody | 
     """
     if len(graph.outputs) != n_states or has_only_totals(graph, n_states):
         return None
-    inputs, outputs = graph.inputs, _unfused(graph.outputs)
+    inputs, outputs = graph.inputs, with_known_conditions(_unfused(graph.outputs))
     nodes = list(toposort(outputs, blockers=inputs))
     states = inputs[1 : 1 + n_states]
     numbers = [i for i, state in enumerate(states) if isinstance(state.type, ScalarType)]
@@ -129,7 +132,8 @@ def distributed(graph: FrozenFunctionGraph, n_states: int) -> DistributedBody | 
     if sum(len(one.states) for one in body.kept) > _MOST_STATES:
         return None
     parts = [v for one in body.kept for v in _parts(one, outputs)]
-    before = _read_before(parts, inputs, states)
+    raising = [v for node in nodes for v in node.outputs if _may_raise(node)]
+    before = _read_before(parts, raising, inputs, states)
     chains = set(toposort(parts, blockers=[*inputs, *before]))
     has_functions = any(vector_function(node) for node in nodes if node not in chains)
     if not has_functions and not all(one.forms for one in body.kept):
@@ -168,6 +172,10 @@ def _is_simple(node: Apply) -> bool:
         return not node.op.adds and all(not getattr(v.type, "ndim", 0) for v in node.inputs[1:])
     if isinstance(node.op, ReadNumber | ScalarFromTensor | TensorFromScalar):
         return True
+    if isinstance(node.op, ScalarSubtensor):
+        return node.inputs[0].owner is None  # no array that the step writes
+    if isinstance(node.op, CheckAndRaise):
+        return not node.inputs[0].type.ndim
     is_number = all(isinstance(v.type, ScalarType) for v in node.outputs)
     return is_number and (is_cheap(node.op) or vector_function(node) is not None)
 
@@ -234,20 +242,43 @@ def _in_order(states: Sequence[int], needs: Sequence[int]) -> Iterator[list[int]
         left = [j for j in left if j not in together]
 
 
+def _may_raise(node: Apply) -> bool:
+    """Whether a number is read or checked in a way that raises errors: LLVM makes no vectors of it.
+
+    Of a check, the number is what is made of its result.
+    """
+    is_checked = any(isinstance(v.owner_op, CheckAndRaise) for v in node.inputs)
+    return isinstance(node.op, ScalarSubtensor) or (
+        isinstance(node.op, ScalarFromTensor) and is_checked
+    )
+
+
 def _read_before(
-    parts: Sequence[Variable], inputs: Sequence[Variable], states: Sequence[Variable]
+    parts: Sequence[Variable],
+    raising: Sequence[Variable],
+    inputs: Sequence[Variable],
+    states: Sequence[Variable],
 ) -> list[Variable]:
-    """Return what recurrences read that depends on the step, but on no state, and takes work."""
-    nodes = list(toposort(parts, blockers=inputs))
+    """Return what depends on the step, but on no state: what may raise, or takes work.
+
+    Of the latter, what recurrences read.
+    """
+    nodes = list(toposort([*parts, *raising], blockers=inputs))
     depends = _dependencies(nodes, states)
     varies = _dependencies(nodes, inputs[:1])
     work: dict[Variable, int] = {}
     for node in nodes:
-        every = sum(work.get(v, 0) for v in node.inputs) + _work(node)
+        every = sum(work.get(v, 0) for v in node.inputs if v not in raising) + _work(node)
         work |= dict.fromkeys(node.outputs, every)
-    read = [*parts, *(v for node in nodes if node.outputs[0] in depends for v in node.inputs)]
+    read = [
+        *raising,
+        *parts,
+        *(v for node in nodes if node.outputs[0] in depends for v in node.inputs),
+    ]
     return [
-        v for v in dict.fromkeys(read) if v in varies and v not in depends and work[v] > _LITTLE
+        v
+        for v in dict.fromkeys(read)
+        if v in varies and v not in depends and (v in raising or work[v] > _LITTLE)
     ]
 
 

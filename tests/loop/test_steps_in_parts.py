@@ -13,8 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.configdefaults import config
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar import basic as scalars
+from pytensor.scalar.basic import float64, int64
 
+import scanopt_cli as so
 from scanopt_cli.loop import scan, while_loop
+from scanopt_cli.loop.known_choices import with_known_conditions
 from scanopt_cli.loop.operators import Loop
 from support.direct_code import no_leaks
 from support.tiers import examples
@@ -25,7 +30,7 @@ PLAIN = Mode("vm", "fast_compile")
 X, Y, Z = pt.dvector("x"), pt.dvector("y"), pt.dvector("z")
 A, B, H = pt.dscalar("a"), pt.dscalar("b"), pt.dscalar("h")
 INPUTS = [X, Y, Z, A, B, H]
-LENGTHS = (0, 1, 5, 31, 32, 33, 36, 63, 512, 517, 550, 1100)
+LENGTHS = (0, 1, 5, 31, 32, 33, 36, 63, 256, 261, 300, 1100)
 
 type Step = Callable[..., tuple[Any, Any]]
 """Makes the next carry, and what is traced, from the carry, rows of x, y and z, a and b."""
@@ -242,6 +247,57 @@ def test_gradients() -> None:
     for n in (3, 70, 600):
         for found, wanted in zip(function(*values(n)), plain(*values(n)), strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-10)
+
+
+def test_entries_that_an_index_chooses() -> None:
+    chosen, rewards, start = pt.lvector("chosen"), pt.dvector("rewards"), pt.dvector("start")
+    start = pt.specify_shape(start, 3)
+
+    def step(q: Any, xs: Any, rate: Any) -> tuple[Any, Any]:
+        c, r = xs
+        return q[c].inc(rate * (r - q[c])), q[c] - pt.logsumexp(q)
+
+    last, terms = scan(step, start, (chosen, rewards), A)
+    cost = terms.sum()
+    inputs = [chosen, rewards, start.owner.inputs[0], A]
+    outputs = [last, cost, *pytensor.grad(cost, inputs[1:])]
+    with so.enabled():
+        function = compiled(outputs, inputs=inputs)
+    assert is_in_parts(function)
+    plain = compiled(outputs, PLAIN, inputs)
+    rng = np.random.default_rng(3)
+    for n in (5, 40, 300):
+        given = [rng.integers(-3, 3, n), rng.normal(size=n), rng.normal(size=3), np.asarray(0.3)]
+        for found, wanted in zip(function(*given), plain(*given), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
+        given[0][-2] = 3
+        with pytest.raises(IndexError):
+            function(*given)
+
+
+def test_what_is_known_of_choices() -> None:
+    i, x, y = int64("i"), float64("x"), float64("y")
+    first, second = scalars.eq(i, 0), scalars.eq(i, 1)
+    read = scalars.switch(first, x, scalars.switch(second, y, -1.0))
+    values = [scalars.switch(one, read * 2, read) for one in (first, second)]
+    known = with_known_conditions([*values, read])
+    assert known[2] is read
+    assert [
+        x in ancestors([known[0].owner.inputs[1]]),
+        y in ancestors([known[0].owner.inputs[1]]),
+    ] == [True, False]
+    assert [
+        x in ancestors([known[1].owner.inputs[1]]),
+        y in ancestors([known[1].owner.inputs[1]]),
+    ] == [False, True]
+    # Where it is not 0, it may be 1.
+    assert y in ancestors([known[0].owner.inputs[2]])
+    # Another variable, or no constant: nothing is known.
+    j = int64("j")
+    other = scalars.switch(scalars.eq(j, 1), x, y)
+    assert with_known_conditions([scalars.switch(first, other, y)])[0].owner.inputs[1] is other
+    unknown = scalars.switch(scalars.eq(i, j), x, y)
+    assert with_known_conditions([scalars.switch(first, unknown, y)])[0].owner.inputs[1] is unknown
 
 
 # What rounding does.

@@ -32,8 +32,10 @@ from scanopt_cli.loop.vector_math import vector_function
 
 AT_ONCE = 4
 """So many steps of an affine recurrence are computed from the same states."""
-MOST_STEPS = 512
+MOST_STEPS = 256
 """So many steps are done in parts; then the next ones are."""
+_ROOM = MOST_STEPS + 24
+"""The size of a buffer: no power of 2, or all would compete for the same cache lines."""
 _LONG, _TRUTH = ir.IntType(64), ir.IntType(1)
 
 type _Row = Sequence[Number | None]
@@ -78,7 +80,8 @@ class StepsInParts:
             i: writer.variable(_number(states[i])) for one in body.recurrences for i in one.states
         }
         self._before: dict[Variable, Any] = {}
-        self._rows: dict[int, Any] = {}
+        self._old: dict[int, Any] = {}
+        self._new: dict[int, Any] = {}
 
     def write(self) -> Any:
         """Write the steps; return whether they are sure to be good."""
@@ -100,15 +103,14 @@ class StepsInParts:
             return
         for variable in self._body.before:
             kind = self._writer.data_type(variable.type.dtype)
-            self._before[variable] = cgutils.alloca_once(self._writer.builder, kind, MOST_STEPS)
+            self._before[variable] = cgutils.alloca_once(self._writer.builder, kind, _ROOM)
         with self._writer.loop(self._n_steps) as at:
             index = self._writer.count(self._writer.add(self._first, at))
             known = {self._body.inputs[0]: index, **self._outside}
             self._write(known, self._body.before, in_vectors=True)
             for variable, place in self._before.items():
-                self._writer.store(
-                    _number(known[variable]), self._entry(place, at), variable.type.dtype
-                )
+                dtype = np.dtype(variable.type.dtype)
+                self._writer.store(_number(known[variable]), self._entry(place, at), dtype)
 
     # The recurrences.
 
@@ -117,8 +119,10 @@ class StepsInParts:
         writer, builder = self._writer, self._writer.builder
         for i in (i for one in independent for i in one.states):
             first = builder.load(self._last[i])
-            self._rows[i] = cgutils.alloca_once(builder, first.type, MOST_STEPS + 1)
-            builder.store(first, self._entry(self._rows[i], 0))
+            # In one buffer, LLVM would find that a step reads what the one before it read.
+            self._old[i] = cgutils.alloca_once(builder, first.type, _ROOM)
+            self._new[i] = cgutils.alloca_once(builder, first.type, _ROOM)
+            builder.store(first, self._entry(self._old[i], 0))
         count = AT_ONCE if any(one.forms for one in independent) else 1
         with writer.loop(writer.quotient(self._n_steps, count)) as repetition:
             at = writer.multiply(repetition, count)
@@ -136,7 +140,7 @@ class StepsInParts:
         new = [self._body.outputs[i] for i in one.states]
         self._write(known, new)
         for i, number in [(i, self._value(known, v)) for i, v in zip(one.states, new, strict=True)]:
-            self._keep(i, self._writer.add(at, 1), number, is_last=True)
+            self._keep(i, at, number, is_last=True)
 
     def _write_affine(self, one: Recurrence, forms: Sequence[AffineForm], at: Length) -> None:
         """Write several steps of an affine recurrence, from the states before all of them."""
@@ -155,11 +159,13 @@ class StepsInParts:
             for i, row, term in zip(one.states, factors, terms, strict=True):
                 new = self._sum(row, first, term)
                 assert new is not None
-                place = self._writer.add(at, k + 1)
-                self._keep(i, place, new, is_last=k == AT_ONCE - 1)
+                self._keep(i, self._writer.add(at, k), new, is_last=k == AT_ONCE - 1)
 
     def _keep(self, state: int, at: Length, number: Number, *, is_last: bool) -> None:
-        self._writer.store(number, self._entry(self._rows[state], at), number.dtype)
+        """Keep a state after the step ``at``, which is that before the next one."""
+        self._writer.store(number, self._entry(self._new[state], at), number.dtype)
+        after = self._entry(self._old[state], self._writer.add(at, 1))
+        self._writer.store(number, after, number.dtype)
         if is_last:
             self._writer.builder.store(number.code, self._last[state])
 
@@ -216,15 +222,16 @@ class StepsInParts:
         }
         with writer.loop(self._n_steps) as at:
             known = self._step(at)
-            for i in self._rows:
-                known.setdefault(self._body.outputs[i], self._row(i, writer.add(at, 1)))
+            new = {i: self._row(self._new, i, at) for i in self._new}
+            for i, number in new.items():
+                known.setdefault(self._body.outputs[i], number)
             self._write(known, [*totals.values(), *arrays], in_vectors=True)
             for i, term in totals.items():
                 total = writer.called(operator.add, self.last(i), self._value(known, term))
                 builder.store(total.code, self._last[i])
             for one in affine:
                 for i in one.states:
-                    self._add(nothing, self._zero(self._row(i, writer.add(at, 1))))
+                    self._add(nothing, self._zero(new[i]))
                 for factor in (f for form in one.forms or () for f in form.factors.values()):
                     lost = builder.zext(self._may_lose_digits(self._value(known, factor)), _LONG)
                     builder.store(builder.or_(builder.load(n_lost), lost), n_lost)
@@ -266,12 +273,12 @@ class StepsInParts:
             v: load(self._entry(place, at), np.dtype(v.type.dtype))
             for v, place in self._before.items()
         }
-        states = {self._states[i]: self._row(i, at) for i in self._rows}
+        states = {self._states[i]: self._row(self._old, i, at) for i in self._old}
         return {self._body.inputs[0]: index, **self._outside, **before, **states}
 
-    def _row(self, state: int, at: Length) -> Number:
-        """Return a state that is kept of each step: after ``at`` steps."""
-        place = self._entry(self._rows[state], at)
+    def _row(self, places: Mapping[int, Any], state: int, at: Length) -> Number:
+        """Return a state that is kept of each step."""
+        place = self._entry(places[state], at)
         return self._writer.load(place, np.dtype(self._states[state].type.dtype))
 
     def _entry(self, place: Any, at: Length) -> Any:
