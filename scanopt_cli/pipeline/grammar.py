@@ -22,13 +22,13 @@ PRESETS: dict[str, str] = {
     "merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,"
     "trim-steps,save-mem",
     "grad": "merge-equal,remove-unused,guard-last-rows,clean-slices,mit-mot-to-sit-sot,"
-    "remove-zeros,simplify{outer=true},push-out-products,push-out-batches,push-out-sums,"
-    "clean-slices,"
+    "remove-zeros,simplify{outer=true},push-out-products,push-out-batches{factors=false},"
+    "push-out-sums,clean-slices,"
     "inline-constants,hoist-states,merge-scans,merge-duplicates,merge-states,remove-unused,"
     "normalize-reads,peel-first-step,trim-steps,save-mem",
     "loop": "merge-equal,remove-unused,guard-last-rows,clean-slices,mit-mot-to-sit-sot,"
     "scan-to-loop,remove-zeros,simplify{outer=true},push-out-products,"
-    "push-out-batches{each=false},push-out-sums,push-out{cheap=false},clean-slices,inline-constants,hoist-states,merge-scans,"
+    "push-out-batches{products=false,factors=false},push-out-sums,push-out{cheap=false},clean-slices,inline-constants,hoist-states,merge-scans,"
     "merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,trim-steps,"
     "trace-to-last,remove-unused,unroll-loops,unroll-small,factor-once,keep-values,"
     "merge-products,save-mem",

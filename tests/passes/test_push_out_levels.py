@@ -31,28 +31,28 @@ from support.tiers import deep
 
 x = pt.dscalar("x")
 xs, v = pt.dvectors("xs", "v")
-W = pt.dmatrix("W")
+w = pt.dmatrix("w")
 n = pt.lscalar("n")
 _RNG = np.random.default_rng(3)
 POINT = {
     "x": 0.3,
     "xs": np.array([0.3, -0.2, 0.9]),
     "v": _RNG.normal(size=3),
-    "W": _RNG.normal(size=(3, 3)) / 4 + np.eye(3),
+    "w": _RNG.normal(size=(3, 3)) / 4 + np.eye(3),
     "n": 2,
 }
 DEAR = (Dot, Cholesky, LUFactor, Solve, MatrixInverse)
 
 # What a step multiplies its state by, given the state.
 VALUES: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "a product": lambda z, W, v: pt.exp(W @ W).sum() / 100,
-    "a factor": lambda z, W, v: cholesky(W @ W.T).sum(),
-    "an inverse": lambda z, W, v: inv(W @ W.T).sum(),
-    "a solution": lambda z, W, v: solve(W @ W, v).sum(),
-    "a matrix by which a step solves": lambda z, W, v: solve(W @ W, v * z).sum(),
-    "a branch": lambda z, W, v: ifelse(z > 0, pt.exp(W @ W).sum() / 100, pt.sum(W @ v)),
-    "a switch": lambda z, W, v: pt.switch(z > 0, pt.exp(W @ W).sum() / 100, pt.sum(W @ v)),
-    "a conditional": lambda z, W, v: ifelse(v[0] > 0, inv(W).sum(), pt.sum(W @ v)),
+    "a product": lambda z, w, v: pt.exp(w @ w).sum() / 100,
+    "a factor": lambda z, w, v: cholesky(w @ w.T).sum(),
+    "an inverse": lambda z, w, v: inv(w @ w.T).sum(),
+    "a solution": lambda z, w, v: solve(w @ w, v).sum(),
+    "a matrix by which a step solves": lambda z, w, v: solve(w @ w, v * z).sum(),
+    "a branch": lambda z, w, v: ifelse(z > 0, pt.exp(w @ w).sum() / 100, pt.sum(w @ v)),
+    "a switch": lambda z, w, v: pt.switch(z > 0, pt.exp(w @ w).sum() / 100, pt.sum(w @ v)),
+    "a conditional": lambda z, w, v: ifelse(v[0] > 0, inv(w).sum(), pt.sum(w @ v)),
 }
 
 
@@ -69,7 +69,8 @@ def loops(value: Callable[[Any, Any, Any], Any], levels: int, steps: Any) -> Any
             n_steps=steps,
         )[-1]
 
-    return scan(step, outputs_info=[x], non_sequences=[W, v], n_steps=steps)[-1]
+    return scan(step, outputs_info=[x], non_sequences=[w, v], n_steps=steps)[-1]
+
 
 BRANCHES = ("a branch", "a conditional")
 
@@ -79,7 +80,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
     "second gradient": lambda last: pytensor.grad(pytensor.grad(last, x), x),
     "batch": lambda last: vectorize_graph(last, {x: xs}),
     "batch of backward loops": lambda last: vectorize_graph(pytensor.grad(last, x), {x: xs}),
-    "by the matrix": lambda last: pytensor.grad(last, W),
+    "by the matrix": lambda last: pytensor.grad(last, w),
 }
 
 
@@ -128,7 +129,9 @@ def test_compiled(name: str, form: str, mode: str) -> None:
     graph = graph_of(output)
     wanted = pytensor.function(graph.inputs, graph.outputs, mode="FAST_COMPILE")
     with so.enabled("loop", cache=False):
-        function = pytensor.function(graph.inputs, graph.outputs, mode=VM if mode == "vm" else NUMBA)
+        function = pytensor.function(
+            graph.inputs, graph.outputs, mode=VM if mode == "vm" else NUMBA
+        )
     for count in (1, 2):
         given = arguments(graph, **{**POINT, "n": count})
         np.testing.assert_allclose(function(*given)[0], wanted(*given)[0], rtol=1e-7, atol=1e-12)

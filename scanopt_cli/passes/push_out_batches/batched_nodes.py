@@ -42,6 +42,11 @@ def is_solution(node: Apply, is_row: Sequence[bool]) -> bool:
     return isinstance(core_op(node.op), _SOLVERS) and list(is_row) == [False, True]
 
 
+def is_product(node: Apply, is_row: Sequence[bool]) -> bool:
+    """Whether a node multiplies by what is the same in all steps."""
+    return isinstance(core_op(node.op), Dot) and not all(is_row)
+
+
 def at_all_steps(
     node: Apply, inputs: Sequence[Any], is_row: Sequence[bool], n_steps: Any
 ) -> list[Any]:
@@ -57,7 +62,8 @@ def at_all_steps(
     if isinstance(op, Elemwise):
         return [node.op(*inputs)]
     if isinstance(op, Dot):
-        return [_product(node, *inputs, is_row)]
+        left, right = inputs
+        return [_product(node, left, right, is_row)]
     if is_solution(node, is_row):
         made = [_solutions(op, *inputs)]
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast
 
@@ -10,6 +10,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.row_growth import Growth
@@ -22,13 +23,19 @@ from scanopt_cli.analysis.step_rows import (
 )
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import substituted
+from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.inner_graphs import core_op, op_name
 from scanopt_cli.ir.levels import always_computed
 from scanopt_cli.ir.slots import SlotView
 from scanopt_cli.loop.costs import is_costly
 from scanopt_cli.passes.push_out.hoisting import invariant_nodes, is_total
 from scanopt_cli.passes.push_out.rows_of_all_steps import unfit_rows
-from scanopt_cli.passes.push_out_batches.batched_nodes import at_all_steps, is_dear, is_solution
+from scanopt_cli.passes.push_out_batches.batched_nodes import (
+    at_all_steps,
+    is_dear,
+    is_product,
+    is_solution,
+)
 from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
 from scanopt_cli.pipeline.loop_passes import AnyLoopPass
 from scanopt_cli.remarks import Code, Reason, Why, because
@@ -54,8 +61,9 @@ class PushOutBatches(AnyLoopPass):
        them: one batch (a ``Blockwise``).
     4. Elementwise arithmetic of rows that one of these is computed of moves along.
 
-    With ``each=false``, only case 1 moves: in a step that is compiled, the others take as long one
-    by one, and what they make need not be written to memory and read again.
+    With ``products=false`` case 2 stays in the loop, and with ``factors=false`` case 3. A compiled
+    step of a TracedLoop multiplies as fast, and any compiled step factors as fast as a batch does,
+    and what it makes need not be written to memory and read again.
 
     Preconditions: a step always computes it: it is in no branch, there is no stop condition, and
     the loop is not batched. No step works in place. The sequences are cut to the trip count, unless
@@ -81,8 +89,10 @@ class PushOutBatches(AnyLoopPass):
 
     max_growth: int = _MOST
     """how many bytes the results of a loop may take more than the sequences they replace"""
-    each: bool = True
-    """whether to take cases 2 and 3"""
+    products: bool = True
+    """whether to take case 2"""
+    factors: bool = True
+    """whether to take case 3"""
 
     def __post_init__(self) -> None:
         """Check the option."""
@@ -90,13 +100,14 @@ class PushOutBatches(AnyLoopPass):
             raise PassError("max_growth is a number from 0 on")
 
     def adapted(self, target: CompilationTarget) -> Self:
-        """Take all cases where a batch is faster than the steps: all but in Numba's loops."""
-        return replace(self, each=self.each or target.linker != "numba")
+        """Take all cases unless Numba compiles the steps, and what is chosen if it does."""
+        is_slow = target.linker != "numba"
+        return replace(self, products=self.products or is_slow, factors=self.factors or is_slow)
 
     def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a loop that reads the results."""
         view.unfreeze()
-        found = _Movable.of(view, each=self.each)
+        found = _Movable.of(view, self._takes)
         if not found.read:
             return None
         lengths = Lengths(view.n_steps)
@@ -115,6 +126,12 @@ class PushOutBatches(AnyLoopPass):
         inner = {v: add_rows(view, whole[v], v.type) for v in found.read}
         view.set_inner_outputs(graph_replace(view.inner_outputs(), inner, strict=False))
         return view.rebuild()
+
+    def _takes(self, node: Apply, is_row: Sequence[bool]) -> bool:
+        """Whether the options let the pass move a dear node."""
+        if is_solution(node, is_row):
+            return True
+        return self.products if is_product(node, is_row) else self.factors
 
 
 def _unfit(view: SlotView, rows: Sequence[StepRow], lengths: Lengths) -> Reason | None:
@@ -152,8 +169,8 @@ class _Movable:
     read: Sequence[Variable]
 
     @classmethod
-    def of(cls, view: SlotView, *, each: bool) -> _Movable:
-        """Find it in the body of a loop."""
+    def of(cls, view: SlotView, takes: Callable[[Apply, Sequence[bool]], bool]) -> _Movable:
+        """Find it in the body of a loop, of dear nodes that ``takes`` lets pass."""
         outputs = view.inner_outputs()
         order = list(io_toposort([], outputs))
         rows, invariant = step_rows(view), set(invariant_inputs(view))
@@ -169,8 +186,7 @@ class _Movable:
             if not all(v in varying or v in invariant or _is_literal(v) for v in node.inputs):
                 continue
             if is_dear(node):
-                is_row = [v in varying for v in node.inputs]
-                if not (each or is_solution(node, is_row)):
+                if not takes(node, [v in varying for v in node.inputs]):
                     continue
                 dear.append(node)
             elif not isinstance(node.op, Elemwise | DimShuffle):
@@ -184,8 +200,16 @@ class _Movable:
     def at_all_steps(
         self, view: SlotView, rows: Sequence[StepRow], lengths: Lengths
     ) -> dict[Variable, Any]:
-        """Return what the nodes compute in all steps, by what they compute in one."""
+        """Return what the nodes compute in all steps, by what they compute in one.
+
+        Where a backward loop reads rows from last to first, it is computed in the order of the
+        forward loop, which then has it, too.
+        """
         whole: dict[Variable, Any] = {row.inner: row.at_all_steps(view, lengths) for row in rows}
+        forwards = {inner: _turned(array) for inner, array in whole.items()}
+        is_turned = None not in forwards.values()
+        if is_turned:
+            whole = forwards
         known: dict[Variable, Any] = dict(invariant_inputs(view))
         n_steps = None if lengths.runs() else view.n_steps
         moved = set(self.nodes)
@@ -198,7 +222,7 @@ class _Movable:
             else:
                 outside = node.op.make_node(*inputs).outputs
                 known.update(zip(node.outputs, outside, strict=True))
-        return whole
+        return {v: whole[v][::-1] if is_turned else whole[v] for v in self.read}
 
     def growth(self, view: SlotView, rows: Sequence[StepRow], lengths: Lengths) -> Growth:
         """Return how much more the results take than what is read no longer."""
@@ -214,6 +238,15 @@ class _Movable:
         for slot in dict.fromkeys(row.slot for row in rows):
             if slot.inner_inputs[0] not in left:
                 yield slot.outer_input
+
+
+def _turned(array: Any) -> Any:
+    """Return the array whose rows another one has from last to first, if it is one."""
+    if isinstance(array.owner_op, Subtensor):
+        match indices_of(array.owner):
+            case [slice(start=None, stop=None, step=step)] if number(step, 0) == -1:
+                return array.owner.inputs[0]
+    return None
 
 
 def _is_literal(variable: Variable) -> bool:
