@@ -84,7 +84,7 @@ class Code(StrEnum):
     MIT_MOT_REPLACED = "mit-mot-replaced"
     ADDEND_MOVED = "addend-moved"
     ROWS_AHEAD_EQUAL = "rows-ahead-equal"
-    # push-out, push-out-products, push-out-sums
+    # push-out, push-out-batches, push-out-products, push-out-sums
     INVARIANTS_MOVED = "invariants-moved"
     PRODUCT_KEPT = "product-kept"
     PRODUCT_MOVED = "product-moved"
