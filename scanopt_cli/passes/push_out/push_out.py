@@ -55,7 +55,8 @@ class PushOut(AnyLoopPass):
     remains, traces of no steps have rows of the right shape, which a Scan loses.
 
     Out of scope: matrix products of sequences (see ``push-out-products``, ``push-out-batches``),
-    and sums (see ``push-out-sums``); invariants inside of an OpFromGraph that varies; rows that a TracedLoop reads from last to first, and maps in its states.
+    and sums (see ``push-out-sums``); invariants inside of an OpFromGraph that varies; rows that a
+    TracedLoop reads from last to first, and maps in its states.
     """
 
     name: ClassVar[str] = "push-out"
