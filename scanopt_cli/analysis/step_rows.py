@@ -19,8 +19,8 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.ir.declared_lengths import copy_of_type, ones
-from scanopt_cli.ir.indexing import indices_of
-from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.indexing import indices_of, number
+from scanopt_cli.ir.scan_view import ScanView, is_loop
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.loop.trace_rows import row
 
@@ -163,6 +163,17 @@ def _indexed(
             for axis, place in enumerate(indices_of(node)):
                 if not isinstance(place, slice):
                     yield node, slot, axis, lengths.value_of(place), step
+
+
+def is_read_backwards(sequence: Any) -> bool:
+    """Whether a sequence is a part of a loop's trace, whose rows it reads from last to first."""
+    steps = []
+    while isinstance(sequence.owner_op, Subtensor):
+        first, *_ = indices_of(sequence.owner)
+        steps.append(number(first.step, 1) if isinstance(first, slice) else None)
+        sequence = sequence.owner.inputs[0]
+    is_trace = sequence.owner is not None and is_loop(sequence.owner)
+    return is_trace and any(step is not None and step < 0 for step in steps)
 
 
 def invariant_inputs(view: SlotView) -> dict[Variable, Variable]:

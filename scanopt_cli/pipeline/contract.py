@@ -217,7 +217,7 @@ class PassContext:
         Nodes that the pass added always count as conditional.
         """
         if self._always is None:
-            self._always = always_computed(self.fgraph)
+            self._always = always_computed(self.fgraph.outputs)
         return node not in self._always
 
     def is_in_place(self) -> bool:

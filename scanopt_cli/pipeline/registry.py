@@ -32,6 +32,7 @@ _BUILTIN = (
     "remove_zeros.remove_zeros:RemoveZeros",
     "clean_slices.clean_slices:CleanSlices",
     "push_out_products:PushOutProducts",
+    "push_out_batches.push_out_batches:PushOutBatches",
     "push_out_sums.push_out_sums:PushOutSums",
     "normalize_reads.normalize_reads:NormalizeReads",
     "peel_first_step:PeelFirstStep",

@@ -71,6 +71,8 @@ TEXTS: Mapping[Code, str] = {
     "{value}",
     Code.MATRIX_FACTORED: "{count:solution} by a matrix that no step changes: factors it once",
     Code.INVARIANTS_MOVED: "moved {nodes:invariant node} before the loop",
+    Code.ROWS_COMPUTED: "computes {ops} of all steps before the loop; holds {growth} bytes more",
+    Code.ROWS_NOT_COMPUTED: "keeps {ops} of rows in the loop: {reason}",
     Code.SEQUENCES_COMPUTED: "computes elementwise arithmetic of sequences before the loop",
     Code.SEQUENCES_NOT_COMPUTED: "keeps arithmetic of sequences in the loop: {reason}",
     Code.PRODUCT_KEPT: "keeps the product of a row of {slots!q} in the loop: {reason}",
@@ -183,6 +185,8 @@ REASONS: Mapping[Why, str] = {
     Why.RESULT_LARGE: "the values that are read take more than {bytes} bytes",
     Why.RETURNS_INPUT: "the body would return its own input, and PyTensor may overwrite that",
     Why.ROUNDS_TWICE: "in one precision its values would be other ones",
+    Why.ROWS_LARGE: "its results at all steps would hold {growth} bytes more, and max_growth is "
+    "{most}",
     Why.ROW_SHAPE_UNKNOWN: "its rows have no shape before the loop",
     Why.SEQUENCE_LENGTH: "a sequence is not proved to be as long as the loop has steps",
     Why.SEQUENCE_SHORT: "one of its sequences may be too short",
@@ -201,6 +205,7 @@ REASONS: Mapping[Why, str] = {
     Why.TERMS_MANY: "multiplied out, a sum or product has more than {terms} terms, which would "
     "take PyTensor too long",
     Why.TRACE_OF_NO_STEPS: "PyTensor loses the shape of a trace of no steps",
+    Why.TRACE_BACKWARDS: "a sequence is the trace of a loop, read backwards",
     Why.TRACES_READ: "its traces are read",
     Why.VALUES_LARGE: "the values to keep would take {memory} MiB",
     Why.VALUES_MANY: "more than {count} values of a step would be kept",

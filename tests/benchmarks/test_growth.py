@@ -37,6 +37,7 @@ from scanopt_cli.passes.of_traced_loops.unroll_loops import UnrollLoops
 from scanopt_cli.passes.of_traced_loops.unroll_small.unroll_small import UnrollSmall
 from scanopt_cli.passes.peel_first_step import PeelFirstStep
 from scanopt_cli.passes.push_out.push_out import PushOut
+from scanopt_cli.passes.push_out_batches.push_out_batches import PushOutBatches
 from scanopt_cli.passes.push_out_products import PushOutProducts
 from scanopt_cli.passes.push_out_sums.push_out_sums import PushOutSums
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
@@ -70,7 +71,7 @@ _OTHER_GRAPHS: dict[Callable[[int], Graph], Sequence[str]] = {
     differentiated_graph: (MitMotToSitSot.name, CleanSlices.name, "grad"),
     invariant_graph: (HoistStates.name, CompileSafe.name, PushOut.name),
     reading_graph: (NormalizeReads.name, PeelFirstStep.name, CarryReductions.name, TrimSteps.name),
-    networks_graph: (PushOutProducts.name,),
+    networks_graph: (PushOutProducts.name, PushOutBatches.name),
     summing_graph: (PushOutSums.name,),
     constant_loops_graph: (FoldLoops.name,),
     unread_taps_graph: (DropTaps.name,),

@@ -23,6 +23,11 @@ from pytensor.tensor.basic import (
     TensorFromScalar,
 )
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.decomposition.lu import LUFactor
+from pytensor.tensor.linalg.solvers.general import Solve
+from pytensor.tensor.linalg.solvers.psd import CholeskySolve
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot, Prod, Sum
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
@@ -36,6 +41,7 @@ from scanopt_cli.ir.declared_lengths import declaring_as
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.inner_graphs import core_op
+from scanopt_cli.ir.levels import IfElse, always_computed
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import STATES, SlotView
 from scanopt_cli.loop.operator_base import LoopView
@@ -56,6 +62,10 @@ _TOTAL = (
     Sum,
     TensorFromScalar,
 )
+# Ops that compute NaN where there is no result.
+_NAN_INSTEAD = (Cholesky, CholeskySolve, LUFactor, Solve, SolveTriangular)
+# Matrices of at most so many rows and columns are multiplied faster than a condition is decided.
+_SMALL = 4
 
 
 def hoist(
@@ -68,8 +78,9 @@ def hoist(
 ) -> dict[Variable, Variable] | None:
     """Compute loop-invariant nodes before the loop; the remark names the ``original`` loop.
 
-    With ``guarded``, what may raise is computed only if there is a step. Without ``reads``, what is
-    merely read of an array stays in the step in that case.
+    With ``guarded``, what may raise or is dear is computed only if there is a step, and what may
+    raise in a branch of a step stays there. Without ``reads``, what is merely read of an array
+    stays in the step if there may be none.
     """
     if not view.is_unfrozen:
         view.unfreeze()
@@ -77,6 +88,8 @@ def hoist(
     outputs = view.inner_outputs()
     nodes = list(io_toposort([], outputs))
     hoisted = _without_buffers(invariant_nodes(nodes, set(outer)), nodes)
+    if guarded:
+        hoisted = without_branches(hoisted, nodes, outputs)
     guarded = guarded and not Lengths(view.n_steps).runs()
     if guarded and not reads:
         hoisted = _without_reads(hoisted, nodes)
@@ -164,6 +177,30 @@ def _without_reads(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:
     return hoisted
 
 
+def without_branches(
+    moved: set[Apply], nodes: Sequence[Apply], outputs: Sequence[Variable]
+) -> set[Apply]:
+    """Return ``moved`` without what a step computes in a branch alone, and what may raise there.
+
+    Before the loop it would raise the error of a branch that no step takes. A conditional that is
+    moved itself takes its branches with it.
+    """
+    always = always_computed(outputs)
+    risky = {node for node in moved if node not in always and may_raise(node)}
+    if not risky:
+        return moved
+    for node in nodes:
+        # Of a conditional, only the condition is computed whatever it holds.
+        computed = node.inputs[:1] if isinstance(node.op, IfElse) else node.inputs
+        if node in moved and any(v.owner in risky for v in computed):
+            risky.add(node)
+    kept = set(moved)
+    for node in reversed(nodes):
+        if node not in kept:
+            kept.difference_update(v.owner for v in node.inputs if v.owner in risky)
+    return kept
+
+
 def _written(node: Apply) -> list[Variable]:
     """Return the inputs of a node that it may overwrite once PyTensor makes it work in place."""
     if isinstance(node.op, IncSubtensor):
@@ -180,11 +217,11 @@ def _guard(
     boundary: list[Variable],
     known: list[Variable],
 ) -> list[Any]:
-    """Return ``values``, with those that may raise computed only if the loop runs a step.
+    """Return ``values``, with those that may raise or are dear only computed if there is a step.
 
     They are computed of the variables ``known``.
     """
-    risky = {node for node in hoisted if not is_total(node)}
+    risky = {node for node in hoisted if not is_total(node) or _is_dear(node)}
     for node in io_toposort([], boundary):
         if node in hoisted and any(v.owner in risky for v in node.inputs):
             risky.add(node)
@@ -226,6 +263,24 @@ def _at_least_0(size: Any) -> Any:
 def placeholder(value: Any) -> Any:
     """Return zeros of the type of ``value``, as small as possible, for the untaken branch."""
     return pt.zeros([0 if n is None else n for n in value.type.shape], dtype=value.type.dtype)
+
+
+def _is_dear(node: Apply) -> bool:
+    """Whether a node is a product of two matrices of which not all lengths are known to be small.
+
+    All else that takes longer than to read its inputs is not total, and guarded for that.
+    """
+    if not isinstance(core_op(node.op), Dot):
+        return False
+    shapes = [v.type.shape[-2:] for v in node.inputs]
+    return all(len(shape) == 2 and 1 not in shape for shape in shapes) and any(
+        length is None or length > _SMALL for shape in shapes for length in shape
+    )
+
+
+def may_raise(node: Apply) -> bool:
+    """Whether a node may raise an error at some values of its inputs; other shapes may, too."""
+    return not (is_total(node) or isinstance(core_op(node.op), _NAN_INSTEAD))
 
 
 def is_total(node: Apply) -> bool:

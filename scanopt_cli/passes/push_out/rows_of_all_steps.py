@@ -146,12 +146,16 @@ def _read_elsewhere(nodes: Sequence[Apply], outputs: Sequence[Variable]) -> list
 
 def _unfit(view: SlotView, maps: RowMaps, rows: Sequence[StepRow], lengths: Lengths) -> Why | None:
     """Return why rows cannot be computed with before the loop, ``None`` if they can."""
-    are_whole = all(row.is_whole(lengths) for row in rows)
     if maps.is_all:
         if not keeps_every_step(view):
             return Why.LOOP_EMPTIES
         return None if all(row.is_there(lengths) for row in rows) else Why.SEQUENCE_LENGTH
-    if are_whole:
+    return unfit_rows(rows, lengths)
+
+
+def unfit_rows(rows: Sequence[StepRow], lengths: Lengths) -> Why | None:
+    """Return why a loop cannot read what is computed of all its rows, ``None`` if it can."""
+    if all(row.is_whole(lengths) for row in rows):
         return None
     if any(row.slot.outer_input.type.shape[0] == 1 for row in rows):
         return Why.ONE_ROW
