@@ -130,6 +130,9 @@ class Code(StrEnum):
     ARRAYS_KEPT = "arrays-kept"
     ARRAYS_UNROLLED = "arrays-unrolled"
     SMALL_ARRAYS_LEFT = "small-arrays-left"
+    # loops-to-ops
+    LOOP_NEEDED = "loop-needed"
+    LOOP_NOT_NEEDED = "loop-not-needed"
     # match-precision
     OPERATIONS_MATCHED = "operations-matched"
     STATE_MATCHED = "state-matched"

@@ -19,17 +19,17 @@ from scanopt_cli.text import comma_separated
 
 PRESETS: dict[str, str] = {
     "default": "merge-equal,remove-unused,guard-last-rows,inline-constants,hoist-states,"
-    "merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,"
-    "trim-steps,save-mem",
+    "loops-to-ops,merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,"
+    "peel-first-step,trim-steps,save-mem",
     "grad": "merge-equal,remove-unused,guard-last-rows,clean-slices,mit-mot-to-sit-sot,"
-    "remove-zeros,simplify{outer=true},push-out-products,push-out-sums,clean-slices,"
-    "inline-constants,hoist-states,merge-scans,merge-duplicates,merge-states,remove-unused,"
-    "normalize-reads,peel-first-step,trim-steps,save-mem",
+    "remove-zeros,simplify{outer=true},push-out-products,push-out-sums,loops-to-ops,"
+    "clean-slices,inline-constants,hoist-states,merge-scans,merge-duplicates,merge-states,"
+    "remove-unused,normalize-reads,peel-first-step,trim-steps,save-mem",
     "loop": "merge-equal,remove-unused,guard-last-rows,clean-slices,mit-mot-to-sit-sot,"
     "scan-to-loop,remove-zeros,simplify{outer=true},push-out-products,push-out-sums,"
-    "push-out{cheap=false},clean-slices,inline-constants,hoist-states,merge-scans,"
-    "merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,trim-steps,"
-    "trace-to-last,remove-unused,unroll-loops,unroll-small,factor-once,keep-values,"
+    "loops-to-ops{traced=false},push-out{cheap=false},clean-slices,inline-constants,"
+    "hoist-states,merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,"
+    "peel-first-step,trim-steps,trace-to-last,remove-unused,unroll-loops,unroll-small,factor-once,keep-values,"
     "merge-products,save-mem",
     "none": "",
 }

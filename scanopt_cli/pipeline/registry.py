@@ -29,6 +29,7 @@ _BUILTIN = (
     "clean_slices.clean_slices:CleanSlices",
     "push_out_products:PushOutProducts",
     "push_out_sums.push_out_sums:PushOutSums",
+    "loops_to_ops.loops_to_ops:LoopsToOps",
     "normalize_reads.normalize_reads:NormalizeReads",
     "peel_first_step:PeelFirstStep",
     "trim_steps.trim_steps:TrimSteps",

@@ -29,6 +29,7 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "mit-mot-to-sit-sot": (),
     "clean-slices": (Exception,),
     "push-out-sums": (),
+    "loops-to-ops": (ValueError,),
     "remove-zeros": (ValueError,),
     "trim-steps": (Exception,),
     "normalize-reads,peel-first-step,trim-steps,save-mem": (Exception,),
