@@ -143,6 +143,8 @@ class Code(StrEnum):
     LOG_SUM_SHIFTED = "log-sum-shifted"
     STATE_WIDENED = "state-widened"
     STATE_NARROW = "state-narrow"
+    # share-factors
+    FACTORS_SHARED = "factors-shared"
     # simplify
     NOT_SIMPLIFIED = "not-simplified"
     SIMPLIFIED = "simplified"

@@ -45,6 +45,7 @@ _BUILTIN = (
     "of_traced_loops.unroll_small.unroll_small:UnrollSmall",
     "of_traced_loops.keep_values.keep_values:KeepValues",
     "of_traced_loops.merge_products:MergeProducts",
+    "share_factors:ShareFactors",
     "loop_to_scan.loop_to_scan:LoopToScan",
     "carry_generators:CarryGenerators",
     "of_scans.initial_rows_alone:InitialRowsAlone",

@@ -100,6 +100,7 @@ TEXTS: Mapping[Code, str] = {
     Code.ARRAYS_UNROLLED: "computes {count:small array} of each step entry by entry",
     Code.OPERAND_GUARDED: "made {count:operand} safe in the branch that a switch does not select",
     Code.LOG_SUM_SHIFTED: "took the maximum out of {count:log-sum-exp}",
+    Code.FACTORS_SHARED: "computes factors of {count:product} that others begin with as well once",
     Code.LOOP_NEEDED: "keeps {slots!q} in the loop, which Ops on whole arrays could compute: {reason}",
     Code.LOOP_NOT_NEEDED: "computes {slots!q} by Ops on whole arrays",
     Code.OPERATIONS_MATCHED: "does {count:operation} in float32 that were cast to it at once",

@@ -55,7 +55,8 @@ class LoopsToOps(AnyLoopPass):
     have rows of the right shape, which a Scan loses.
 
     With ``traced=false``, TracedLoops stay: they are compiled to machine code, which keeps what it
-    computes in registers, and is as fast as Ops on arrays or faster. By JAX it is not.
+    computes in registers, and is as fast as Ops on arrays or faster. So it is of JAX, which
+    compiles loops of both kinds: with ``scans=false`` Scans stay as well.
 
     Out of scope: sums of outer products and of products of matrices (see ``push-out-sums``),
     states with several taps, indices that vary, and linear algebra.
@@ -69,13 +70,17 @@ class LoopsToOps(AnyLoopPass):
     traced: bool = True
     """whether TracedLoops are replaced, too"""
 
+    scans: bool = True
+    """whether Scans are replaced"""
+
     def adapted(self, target: CompilationTarget) -> Self:
-        """Leave TracedLoops to JAX no longer: it calls each step anew."""
-        return replace(self, traced=self.traced or target.linker == "jax")
+        """Leave JAX its loops, which it compiles as wholes: Ops on arrays gain nothing there."""
+        is_jax = target.linker == "jax"
+        return replace(self, traced=self.traced and not is_jax, scans=self.scans and not is_jax)
 
     def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, of which Ops compute some."""
-        if not (self.traced or isinstance(view, ScanView)):
+        if not (self.scans if isinstance(view, ScanView) else self.traced):
             return None
         names = context.names(view)
         view.unfreeze()
