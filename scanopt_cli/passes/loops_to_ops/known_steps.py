@@ -114,7 +114,7 @@ class KnownSteps:
     def groups(self) -> Callable[[Slot], object]:
         """Return what is equal for outputs of which one reads what is computed for the other.
 
-        What no step changes, and what a step reads, belongs to none: to read it twice costs nothing.
+        What no step changes, and what a step reads, belongs to none: reading it twice is free.
         """
         groups: DisjointSets[object] = DisjointSets()
         members: dict[Variable, object] = {}

@@ -106,8 +106,9 @@ def _is_known(variable: Variable, known: Set[Variable]) -> bool:
 
 def _is_alike(one: Any, other: Any) -> bool:
     """Whether two arrays have one dtype, and known lengths of 1 along the same axes."""
-    same = one.type.dtype == other.type.dtype
-    return same and one.type.broadcastable == other.type.broadcastable
+    return bool(
+        one.type.dtype == other.type.dtype and one.type.broadcastable == other.type.broadcastable
+    )
 
 
 def _factor(state: Variable, update: Variable) -> Variable | None:
