@@ -15,6 +15,7 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.ir.dtypes import has_one_float_dtype
 from scanopt_cli.ir.indexing import indices_of, number
+from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.passes.push_out.hoisting import is_total
 from scanopt_cli.passes.push_out.rows_of_all_steps import at_all_steps
 
@@ -27,17 +28,20 @@ def has_op_for_all_steps(node: Apply, varying: Iterable[Variable]) -> bool:
 
     The Op raises no error but that shapes do not fit, where a loop of no steps raises none.
     """
-    found = set(varying)
+    found, op = set(varying), core_op(node.op)
     if len(node.outputs) != 1 or not all(isinstance(v.type, TensorType) for v in node.outputs):
         return False
-    match node.op:
+    if op is not node.op and not isinstance(op, Dot):
+        return False
+    match op:
         case Elemwise() | DimShuffle() | Sum() | Prod():
             return is_total(node)
         case Subtensor():
             array, *indices = node.inputs
             return array in found and found.isdisjoint(indices) and reads_within(node)
         case Dot():
-            return has_one_float_dtype(node) and _product(node, found) is not None
+            are_matrices = all(v.type.ndim == 2 for v in node.inputs)
+            return are_matrices and has_one_float_dtype(node) and _product(node, found) is not None
     return False
 
 
@@ -48,7 +52,7 @@ def op_for_all_steps(node: Apply, varying: Known, invariant: Known) -> Any:
         return varying.get(variable, invariant.get(variable, variable))
 
     inputs = [outside(v) for v in node.inputs]
-    match node.op:
+    match core_op(node.op):
         case CAReduce() as op:
             axes = range(node.inputs[0].type.ndim) if op.axis is None else op.axis
             return op.clone(axis=tuple(axis + 1 for axis in axes))(inputs[0])
