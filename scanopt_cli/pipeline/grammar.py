@@ -22,15 +22,15 @@ PRESETS: dict[str, str] = {
     "loops-to-ops,merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,"
     "peel-first-step,trim-steps,save-mem",
     "grad": "merge-equal,remove-unused,guard-last-rows,clean-slices,mit-mot-to-sit-sot,"
-    "remove-zeros,simplify{outer=true},push-out-products,push-out-sums,loops-to-ops,"
-    "clean-slices,inline-constants,hoist-states,merge-scans,merge-duplicates,merge-states,"
+    "remove-zeros,simplify{outer=true},push-out-products,push-out-sums,clean-slices,"
+    "inline-constants,hoist-states,loops-to-ops,merge-scans,merge-duplicates,merge-states,"
     "remove-unused,normalize-reads,peel-first-step,trim-steps,save-mem,share-factors",
     "loop": "merge-equal,remove-unused,guard-last-rows,clean-slices,mit-mot-to-sit-sot,"
     "scan-to-loop,remove-zeros,simplify{outer=true},push-out-products,push-out-sums,"
-    "loops-to-ops{traced=false},push-out{cheap=false},clean-slices,inline-constants,"
-    "hoist-states,merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,"
-    "peel-first-step,trim-steps,trace-to-last,remove-unused,unroll-loops,unroll-small,factor-once,keep-values,"
-    "merge-products,save-mem,share-factors",
+    "push-out{cheap=false},clean-slices,inline-constants,hoist-states,"
+    "loops-to-ops{traced=false},merge-scans,merge-duplicates,merge-states,remove-unused,"
+    "normalize-reads,peel-first-step,trim-steps,trace-to-last,remove-unused,unroll-loops,"
+    "unroll-small,factor-once,keep-values,merge-products,save-mem,share-factors",
     "none": "",
 }
 """Named pipelines."""
