@@ -121,7 +121,7 @@ def _shared_lengths(prefixes: Sequence[_Prefix], counts: Counter[_Prefix]) -> li
     Of some of them, fewer may be computed for still more products.
     """
     found: list[int] = []
-    most = 1
+    most = counts[prefixes[-1]]  # those that begin with the whole product read it
     for length, prefix in reversed(list(enumerate(prefixes[:-1], 2))):
         if counts[prefix] > most:
             most = counts[prefix]
