@@ -11,7 +11,6 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.scalar.basic import Mul
 from pytensor.tensor.elemwise import Elemwise
 
-from scanopt_cli.ir.dtypes import has_one_float_dtype
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.remarks import Code
 
@@ -36,8 +35,8 @@ class ShareFactors(Pass):
        ``a*b*x``.
     3. The first two factors may be swapped: ``a*b`` is ``b*a``.
 
-    Preconditions: all operands of a product are floats of one dtype, and the product of the common
-    ones has one as well. No step works in place.
+    Preconditions: all operands of a product are floats, and one of the first two has the dtype of
+    the product, so that all is multiplied in that one. No step works in place.
 
     The pass runs once the passes before it have nothing left to do, since ``2*a*x`` beside ``p*x``
     hides that two states are equal. ``simplify`` leaves a body alone that is simplified but for
@@ -101,9 +100,12 @@ def is_shared(nodes: Iterable[Apply]) -> bool:
 
 
 def _is_product(node: Apply) -> bool:
-    """Whether a node multiplies float arrays of one dtype."""
-    is_product = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul)
-    return is_product and len(node.inputs) > 1 and has_one_float_dtype(node)
+    """Whether a node multiplies float arrays, in the dtype of the result from the first two on."""
+    if not (isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul)):
+        return False
+    dtypes = [str(v.type.dtype) for v in node.inputs]
+    are_floats = len(dtypes) > 1 and all(dtype.startswith("float") for dtype in dtypes)
+    return are_floats and node.outputs[0].type.dtype in dtypes[:2]
 
 
 def _prefixes(factors: Sequence[Variable]) -> list[_Prefix]:

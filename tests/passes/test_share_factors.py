@@ -87,7 +87,7 @@ TWINS: dict[str, tuple[Step, Sequence[Variable]]] = {
     "the first two differ": (lambda a, b, c, d: [pt.mul(a, c, b), pt.mul(d, c, b)], (a, b, c, d)),
     "one product": (lambda a, b, c, d: [pt.mul(a, b, c), pt.mul(c, d, b)], (a, b, c, d)),
     "integers": (lambda a, k: [pt.mul(k, k, k + 1), pt.mul(k, k, k + 2)], (a, k)),
-    "two dtypes": (lambda a, f: [pt.mul(f, f, a), pt.mul(f, f, a + 1)], (a, f)),
+    "a narrower dtype first": (lambda a, f: [pt.mul(f, f, a), pt.mul(f, f, a + 1)], (a, f)),
     "sums": (lambda a, b, c, d: [pt.add(a, b, c), pt.add(a, b, d)], (a, b, c, d)),
 }
 
