@@ -53,7 +53,7 @@ class StepRow:
 def has_rows(array: Variable, count: AffineExpr, lengths: Lengths) -> bool:
     """Whether an array provably has ``count`` rows, which is not negative.
 
-    ``x[:n]`` has as many if both ``x`` has and ``n`` is no less, even where its length is not known.
+    ``x[:n]`` has as many if ``x`` has and ``n`` is no less, even where its length is not known.
     """
     while not lengths.provably_le(count, lengths.length_of(array)):
         if not isinstance(array.owner_op, Subtensor):

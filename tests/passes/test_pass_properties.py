@@ -30,6 +30,7 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "clean-slices": (Exception,),
     "push-out-sums": (),
     "loops-to-ops": (ValueError,),
+    "share-factors": (),
     "remove-zeros": (ValueError,),
     "trim-steps": (Exception,),
     "normalize-reads,peel-first-step,trim-steps,save-mem": (Exception,),
