@@ -21,6 +21,7 @@ from scanopt_cli.passes.clean_slices.clean_slices import CleanSlices
 from scanopt_cli.passes.factor_once import FactorOnce
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.loop_to_scan.loop_to_scan import LoopToScan
+from scanopt_cli.passes.loops_to_ops.loops_to_ops import LoopsToOps
 from scanopt_cli.passes.normalize_reads.normalize_reads import NormalizeReads
 from scanopt_cli.passes.of_scans.carry_reductions.carry_reductions import CarryReductions
 from scanopt_cli.passes.of_scans.compile_safe.compile_safe import CompileSafe
@@ -35,6 +36,7 @@ from scanopt_cli.passes.peel_first_step import PeelFirstStep
 from scanopt_cli.passes.push_out.push_out import PushOut
 from scanopt_cli.passes.push_out_products import PushOutProducts
 from scanopt_cli.passes.push_out_sums.push_out_sums import PushOutSums
+from scanopt_cli.passes.share_factors import ShareFactors
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.optimizing import optimize
@@ -51,6 +53,7 @@ from support.benchmarks.sized_graphs import (
     loops_in_loops_graph,
     networks_graph,
     reading_graph,
+    running_graph,
     sized_graph,
     small_arrays_graph,
     solves_graph,
@@ -65,6 +68,7 @@ _OTHER_GRAPHS: dict[Callable[[int], Graph], Sequence[str]] = {
     reading_graph: (NormalizeReads.name, PeelFirstStep.name, CarryReductions.name, TrimSteps.name),
     networks_graph: (PushOutProducts.name,),
     summing_graph: (PushOutSums.name,),
+    running_graph: (LoopsToOps.name, ShareFactors.name),
     gates_graph: (MergeProducts.name,),
     solves_graph: (FactorOnce.name,),
     traced_graph: (TraceToLast.name, LoopToScan.name),
