@@ -87,12 +87,13 @@ class KnownSteps:
         while True:
             nodes = [n for n in nodes if n.outputs[0] not in self.varying and not self._takes(n)]
             known = self.varying | self.invariant
-            found = next((s for s in (running_state(x, known, counts) for x in states) if s), None)
-            if found is None:
+            found = [state for s in states if (state := running_state(s, known, counts))]
+            if not found:
                 return
-            states.remove(found.slot)
-            self.order.append(found)
-            self.varying.update((*found.slot.inner_inputs, *found.slot.inner_outputs))
+            self.order += found
+            for state in found:
+                states.remove(state.slot)
+                self.varying.update((*state.slot.inner_inputs, *state.slot.inner_outputs))
 
     def _takes(self, node: Apply) -> bool:
         """Whether the values of a node are known, from what is known so far."""

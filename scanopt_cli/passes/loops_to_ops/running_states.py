@@ -84,9 +84,11 @@ def running_state(
         return None
     if update in known:
         return RunningState(slot, Running.LATEST, (Term(update),))
-    alone = counts.copy()
-    alone[state] = alone[update] = 1  # they may be read: then their rows are
-    terms = added(state, update, alone)
+    # The state and its update may be read elsewhere: then their rows are.
+    uses = {v: counts[v] for v in (state, update)}
+    counts.update({v: 1 - count for v, count in uses.items()})
+    terms = added(state, update, counts)
+    counts.update({v: count - 1 for v, count in uses.items()})
     if terms and all(_is_known(term.value, known) for term in terms):
         return RunningState(slot, Running.SUM, tuple(terms))
     factor = _factor(state, update)
