@@ -144,6 +144,9 @@ class Code(StrEnum):
     ARRAYS_KEPT = "arrays-kept"
     ARRAYS_UNROLLED = "arrays-unrolled"
     SMALL_ARRAYS_LEFT = "small-arrays-left"
+    # loops-to-ops
+    LOOP_NEEDED = "loop-needed"
+    LOOP_NOT_NEEDED = "loop-not-needed"
     # match-precision
     OPERATIONS_MATCHED = "operations-matched"
     STATE_MATCHED = "state-matched"
@@ -154,6 +157,8 @@ class Code(StrEnum):
     LOG_SUM_SHIFTED = "log-sum-shifted"
     STATE_WIDENED = "state-widened"
     STATE_NARROW = "state-narrow"
+    # share-factors
+    FACTORS_SHARED = "factors-shared"
     # simplify
     NOT_SIMPLIFIED = "not-simplified"
     SIMPLIFIED = "simplified"

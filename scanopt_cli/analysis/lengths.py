@@ -29,6 +29,7 @@ from pytensor.tensor.basic import (
 )
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
@@ -283,7 +284,7 @@ class Lengths:
                 return self.value_of(node.inputs[1 + axis])
             case AllocEmpty():
                 return self.value_of(node.inputs[axis])
-            case IncSubtensor() | SpecifyShape() | DeepCopyOp() | CheckAndRaise():
+            case IncSubtensor() | SpecifyShape() | DeepCopyOp() | CheckAndRaise() | CumOp():
                 return self.length_of(node.inputs[0], axis)
             case DimShuffle(new_order=order) if order[axis] != "x":
                 return self.length_of(node.inputs[0], int(order[axis]))

@@ -69,8 +69,7 @@ class StepRow:
 
     def is_there(self, lengths: Lengths) -> bool:
         """Whether the array provably has a row for each step."""
-        rows = lengths.length_of(self.slot.outer_input)
-        return lengths.provably_le(lengths.steps + self.ahead, rows)
+        return has_rows(self.slot.outer_input, lengths.steps + self.ahead, lengths)
 
     def at_all_steps(self, view: SlotView, lengths: Lengths) -> Any:
         """Return the rows of all steps as an array; too few if the array has too few."""
@@ -79,6 +78,24 @@ class StepRow:
             return outer
         end: Any = view.n_steps
         return outer[self.ahead : end + self.ahead] if self.ahead else outer[:end]
+
+
+def has_rows(array: Variable, count: AffineExpr, lengths: Lengths) -> bool:
+    """Whether an array provably has ``count`` rows, which is not negative.
+
+    ``x[:n]`` has as many if ``x`` has and ``n`` is no less, even where its length is not known.
+    """
+    while not lengths.provably_le(count, lengths.length_of(array)):
+        if not isinstance(array.owner_op, Subtensor):
+            return False
+        first, *rest = indices_of(array.owner)
+        is_cut = isinstance(first, slice) and first.start is first.step is None and not rest
+        if not is_cut or first.stop is None:
+            return False
+        if not lengths.provably_le(count, lengths.value_of(first.stop)):
+            return False
+        array = array.owner.inputs[0]
+    return True
 
 
 def step_rows(view: SlotView, nodes: Iterable[Apply] | None = None) -> dict[Variable, StepRow]:

@@ -19,20 +19,20 @@ from scanopt_cli.text import comma_separated
 
 PRESETS: dict[str, str] = {
     "default": "merge-equal,clean-ofg,remove-unused,drop-taps,guard-last-rows,inline-constants,"
-    "fold-loops,hoist-states,merge-scans,merge-duplicates,merge-states,remove-unused,"
+    "fold-loops,hoist-states,loops-to-ops,merge-scans,merge-duplicates,merge-states,remove-unused,"
     "normalize-reads,peel-first-step,trim-steps,save-mem",
     "grad": "merge-equal,inline-ofg,clean-ofg,remove-unused,drop-taps,guard-last-rows,"
     "inline-constants,clean-slices,mit-mot-to-sit-sot,remove-zeros,simplify{outer=true},"
     "push-out-products,push-out-batches{factors=false},push-out-sums,clean-slices,"
-    "inline-constants,fold-loops,hoist-states,merge-scans,merge-duplicates,merge-states,"
-    "remove-unused,normalize-reads,peel-first-step,trim-steps,save-mem",
+    "inline-constants,fold-loops,hoist-states,loops-to-ops,merge-scans,merge-duplicates,"
+    "merge-states,remove-unused,normalize-reads,peel-first-step,trim-steps,save-mem,share-factors",
     "loop": "merge-equal,inline-ofg,clean-ofg,remove-unused,drop-taps,guard-last-rows,"
     "inline-constants,clean-slices,mit-mot-to-sit-sot,scan-to-loop,remove-zeros,"
     "simplify{outer=true},push-out-products,push-out-batches{products=false,factors=false},"
     "push-out-sums,push-out{cheap=false},clean-slices,inline-constants,fold-loops,hoist-states,"
-    "merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,"
-    "trim-steps,trace-to-last,remove-unused,unroll-loops,unroll-small,factor-once,keep-values,"
-    "merge-products,save-mem",
+    "loops-to-ops{traced=false},merge-scans,merge-duplicates,merge-states,remove-unused,"
+    "normalize-reads,peel-first-step,trim-steps,trace-to-last,remove-unused,unroll-loops,"
+    "unroll-small,factor-once,keep-values,merge-products,save-mem,share-factors",
     "none": "",
 }
 """Named pipelines."""

@@ -24,6 +24,7 @@ from scanopt_cli.passes.fold_loops.fold_loops import FoldLoops
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.inline_ofg import InlineOfg
 from scanopt_cli.passes.loop_to_scan.loop_to_scan import LoopToScan
+from scanopt_cli.passes.loops_to_ops.loops_to_ops import LoopsToOps
 from scanopt_cli.passes.normalize_reads.normalize_reads import NormalizeReads
 from scanopt_cli.passes.of_scans.carry_reductions.carry_reductions import CarryReductions
 from scanopt_cli.passes.of_scans.compile_safe.compile_safe import CompileSafe
@@ -40,6 +41,7 @@ from scanopt_cli.passes.push_out.push_out import PushOut
 from scanopt_cli.passes.push_out_batches.push_out_batches import PushOutBatches
 from scanopt_cli.passes.push_out_products import PushOutProducts
 from scanopt_cli.passes.push_out_sums.push_out_sums import PushOutSums
+from scanopt_cli.passes.share_factors import ShareFactors
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.optimizing import optimize
@@ -58,6 +60,7 @@ from support.benchmarks.sized_graphs import (
     loops_in_loops_graph,
     networks_graph,
     reading_graph,
+    running_graph,
     sized_graph,
     small_arrays_graph,
     solves_graph,
@@ -75,6 +78,7 @@ _OTHER_GRAPHS: dict[Callable[[int], Graph], Sequence[str]] = {
     summing_graph: (PushOutSums.name,),
     constant_loops_graph: (FoldLoops.name,),
     unread_taps_graph: (DropTaps.name,),
+    running_graph: (LoopsToOps.name, ShareFactors.name),
     gates_graph: (MergeProducts.name,),
     solves_graph: (FactorOnce.name,),
     traced_graph: (TraceToLast.name, LoopToScan.name),

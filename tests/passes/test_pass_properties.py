@@ -32,6 +32,8 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "clean-slices": (Exception,),
     "push-out-sums": (),
     "push-out-batches": (),
+    "loops-to-ops": (ValueError,),
+    "share-factors": (),
     "remove-zeros": (ValueError,),
     "trim-steps": (Exception,),
     "normalize-reads,peel-first-step,trim-steps,save-mem": (Exception,),

@@ -119,7 +119,7 @@ def invariant_nodes(nodes: Iterable[Apply], known: set[Variable]) -> set[Apply]:
     known = set(known)
     found = set()
     for node in nodes:
-        if isinstance(node.op, ViewOp | DeepCopyOp) or not _is_numeric(node):
+        if isinstance(node.op, ViewOp | DeepCopyOp) or not is_numeric(node):
             continue
         if all(v in known or isinstance(v, Constant) for v in node.inputs):
             known.update(node.outputs)
@@ -127,7 +127,7 @@ def invariant_nodes(nodes: Iterable[Apply], known: set[Variable]) -> set[Apply]:
     return found
 
 
-def _is_numeric(node: Apply) -> bool:
+def is_numeric(node: Apply) -> bool:
     """Whether a node has only dense arrays and scalars: no generators, no sparse matrices."""
     types = [variable.type for variable in (*node.inputs, *node.outputs)]
     return all(isinstance(one, DenseTensorType | ScalarType) for one in types)

@@ -89,7 +89,7 @@ def compute_before(view: SlotView, maps: RowMaps) -> dict[Variable, Variable] | 
         if whole.keys().isdisjoint(node.inputs):
             known.update(zip(node.outputs, node.op.make_node(*inputs).outputs, strict=True))
         else:
-            whole[node.outputs[0]] = _at_all_steps(node, inputs)
+            whole[node.outputs[0]] = at_all_steps(node, inputs)
     if maps.is_all:
         return _instead_of_loop(view, whole)
     inner = {v: add_rows(view, whole[v], v.type) for v in read}
@@ -164,7 +164,7 @@ def unfit_rows(rows: Sequence[StepRow], lengths: Lengths) -> Why | None:
     return None if is_scan or all(row.is_there(lengths) for row in rows) else Why.SEQUENCE_LENGTH
 
 
-def _at_all_steps(node: Apply, inputs: Sequence[Any]) -> Any:
+def at_all_steps(node: Apply, inputs: Sequence[Any]) -> Any:
     """Return what a node computes in all steps, from its inputs at all steps; one value a row."""
     if isinstance(node.op, DimShuffle):
         order = [axis if axis == "x" else axis + 1 for axis in node.op.new_order]

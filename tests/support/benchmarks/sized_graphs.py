@@ -81,6 +81,20 @@ def summing_graph(nodes: int) -> Graph:
     return graph_of(*results)
 
 
+def running_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, loops of running sums, and products of factors."""
+    results = []
+    for _ in range(max(nodes // _NODES_A_SUM, 1)):
+        v, start, w = pt.dvector("v"), pt.dscalar("start"), pt.dscalar("w")
+        results += scan(
+            lambda a, s, y, w: [s + pt.exp(a), pt.tanh(y) + a, pt.mul(w, y, a), pt.mul(w, y, y)],
+            sequences=[v],
+            outputs_info=[start, start, None, None],
+            non_sequences=[w],
+        )
+    return graph_of(*results)
+
+
 def networks_graph(nodes: int) -> Graph:
     """Return a graph of about ``nodes`` nodes, loops that multiply a sequence by two matrices."""
     results = []
