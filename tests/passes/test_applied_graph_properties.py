@@ -50,7 +50,7 @@ def test_values_stay_and_nothing_is_left_to_do(generated: AppliedGraphs) -> None
 
 
 @pytest.mark.tiered(every=2)
-@pytest.mark.parametrize("mode", [VM, *deep(NUMBA)])
+@pytest.mark.parametrize("mode", [VM, *deep(NUMBA)], ids=["vm", "numba"])
 @settings(max_examples=examples(5, 30))
 @given(generated=applied_graphs())
 def test_compiled_values_stay(generated: AppliedGraphs, mode: Any) -> None:

@@ -179,7 +179,7 @@ def test_case(case: str, pipeline: str, steps: int) -> None:
     assert_same_outcomes(old, new, rtol=rtol)
 
 
-@pytest.mark.parametrize("mode", [VM, *(mode.values[0] for mode in deep(NUMBA))], ids=str)
+@pytest.mark.parametrize("mode", [VM, *deep(NUMBA)], ids=["vm", "numba"])
 @pytest.mark.parametrize("case", CASES)
 def test_compiled(case: str, mode: Any) -> None:
     graph = graph_of(CASES[case]())

@@ -134,7 +134,7 @@ def test_overflow_and_underflow_stay(case: str) -> None:
         assert_same_bits(graph, work, **changes)
 
 
-@pytest.mark.parametrize("mode", [VM, *(mode.values[0] for mode in deep(NUMBA))], ids=str)
+@pytest.mark.parametrize("mode", [VM, *deep(NUMBA)], ids=["vm", "numba"])
 @pytest.mark.parametrize("case", CASES)
 def test_compiled(case: str, mode: Any) -> None:
     graph = multiplied(CASES[case][0])
