@@ -15,7 +15,9 @@ functions         the function of a graph, for PyTensor's Numba linker
     arrays        shapes, joins, allocation
     branches      conditionals
     loops         loops: where their states are (`states`), and their memory (`buffers`)
-    products      products, `factors` and `diagonals` of matrices (`fortran`, `routines`: BLAS)
+                  (`distribution`: many steps of loops over numbers, in parts)
+    products      products, `factors` and `diagonals` of matrices (`fortran`, `routines`: BLAS;
+                  `substitution`: small systems)
   apart           functions of LLVM's, for what would be written several times
   entries         reads and writes of the entries of arrays
   writer          what all rules need: control, memory, numbers, calls

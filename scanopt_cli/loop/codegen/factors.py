@@ -31,6 +31,7 @@ from scanopt_cli.loop.codegen.fortran import (
     turned,
 )
 from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
+from scanopt_cli.loop.codegen.substitution import is_small, substitute
 from scanopt_cli.loop.codegen.values import Array, Length, Number, Other, Value
 
 _NOT_SQUARE = "Last 2 dimensions of A must be square"
@@ -228,12 +229,20 @@ def _solve(
 
     def solve_general() -> None:
         info, other = status(writer), status(writer)
-        _, copy = _by_columns(writer, system.matrix)
+        factors, copy = _by_columns(writer, system.matrix)
         pivots = writer.allocate(np.int32, (n,))
         call(writer, made.dtype, "getrf", n, n, copy.data, n, pivots.data, info)
-        call(
-            *(writer, made.dtype, "getrs", "N", n, columns, copy.data, n, pivots.data),
-            *(made.data, n, other),
+
+        def substitute_by_lapack() -> None:
+            call(
+                *(writer, made.dtype, "getrs", "N", n, columns, copy.data, n, pivots.data),
+                *(made.data, n, other),
+            )
+
+        writer.choose(
+            is_small(writer, n, columns),
+            lambda: substitute(writer, factors, pivots, system.result, n, columns),
+            substitute_by_lapack,
         )
         failed = writer.either(has_failed(writer, info), has_failed(writer, other))
         writer.where(failed, lambda: fill(writer, made, np.nan))

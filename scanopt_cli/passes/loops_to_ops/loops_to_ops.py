@@ -51,8 +51,9 @@ class LoopsToOps(AnyLoopPass):
     outer products of all steps, which would take far more memory than the loop. A product has one
     factor beside the state: of two, the product may overflow.
 
-    Sums of case 2 are rounded in another order, those of float32 in float64. Traces of no steps
-    have rows of the right shape, which a Scan loses.
+    Sums of case 2 are rounded in another order, those of float32 in float64. Where terms near the
+    largest number cancel, one order may overflow and another not. Traces of no steps have rows of
+    the right shape, which a Scan loses.
 
     With ``traced=false``, TracedLoops stay: they are compiled to machine code, which keeps what it
     computes in registers, and is as fast as Ops on arrays or faster. So it is of JAX, which

@@ -112,6 +112,11 @@ def _hawkes(xp: Any, waited: Any, excited: Any, mu: Any, alpha: Any, beta: Any) 
     return (excited,), xp.log(mu + alpha * excited) - mu * waited
 
 
+def _solved(xp: Any, x: Any, h: Any, a: Any) -> Any:
+    h = xp.tanh(xp.linalg.solve(a, x) + 0.5 * h)
+    return (h,), (h**2).sum()
+
+
 def _q_learning(xp: Any, c: Any, r: Any, q: Any, alpha: Any, beta: Any) -> Any:
     subjects = np.arange(12)
     logits = beta[:, None] * q
@@ -262,6 +267,11 @@ MODEL_LOOPS = {
             "beta": 1.2,
         },
         ("mu", "alpha", "beta"),
+    ),
+    "rows solved by a matrix of 3": _case(
+        _solved,
+        {"x": _rng.normal(size=(500, 3)), "h": np.zeros(3), "a": np.eye(3) + 0.1},
+        ("a", "x"),
     ),
     "Q-learning, 12 subjects": _case(
         _q_learning,
