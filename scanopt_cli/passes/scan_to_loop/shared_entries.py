@@ -10,6 +10,9 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, indices_from_subtensor
 
+from scanopt_cli.analysis.count_variables import as_count
+from scanopt_cli.analysis.lengths import Lengths
+
 _DEEPEST = 20
 
 
@@ -58,14 +61,17 @@ def _initial_buffer(buffer: Any, ndim: int, depth: int) -> Variable | None:
     node = buffer.owner
     whole, rows, *index = node.inputs
     core: Any = node.op.core_op
-    is_empty = isinstance(whole.owner_op, Blockwise) and isinstance(
-        whole.owner_op.core_op, AllocEmpty
-    )
-    parts = [shared_entry(v, v.type.ndim if i else ndim, depth + 1) for i, v in enumerate((rows, *index))]
-    if not is_empty or not core.set_instead_of_inc or any(part is None for part in parts):
+    is_empty = isinstance(getattr(whole.owner_op, "core_op", None), AllocEmpty)
+    entries = [
+        shared_entry(rows, ndim, depth + 1),
+        *(shared_entry(v, v.type.ndim, depth + 1) for v in index),
+    ]
+    if not is_empty or not core.set_instead_of_inc or any(entry is None for entry in entries):
         return None
-    start: Any = parts[0]
-    room = whole.owner.inputs[0]
-    empty: Any = AllocEmpty(buffer.type.dtype)(room[(0,) * room.type.ndim], *start.shape[1:])
-    made: Variable = core.make_node(empty, *parts).outputs[0]
+    start: Any = entries[0]
+    room = as_count(Lengths().length_of(buffer, ndim))
+    if room is None:
+        return None
+    empty: Any = AllocEmpty(buffer.type.dtype)(room, *start.shape[1:])
+    made: Variable = core.make_node(empty, *entries).outputs[0]
     return made
