@@ -30,8 +30,8 @@ PRESETS: dict[str, str] = {
     "inline-constants,clean-slices,mit-mot-to-sit-sot,scan-to-loop,remove-zeros,"
     "simplify{outer=true},push-out-products,push-out-sums,push-out{cheap=false},clean-slices,"
     "inline-constants,fold-loops,hoist-states,merge-scans,merge-duplicates,merge-states,"
-    "remove-unused,normalize-reads,peel-first-step,trim-steps,trace-to-last,remove-unused,"
-    "unroll-loops,unroll-small,factor-once,keep-values,merge-products,save-mem",
+    "split-states,remove-unused,normalize-reads,peel-first-step,trim-steps,trace-to-last,"
+    "remove-unused,unroll-loops,unroll-small,factor-once,keep-values,merge-products,save-mem",
     "none": "",
 }
 """Named pipelines."""

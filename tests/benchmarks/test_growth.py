@@ -89,6 +89,7 @@ _MENDING = (
         "carry-generators",
         "initial-rows-alone",
         "safe-branches",
+        "stop-at-fixed-point",
         "stable-log-sums",
         "widen-integers",
     ),

@@ -64,6 +64,7 @@ class StopAtFixedPoint(TracedLoopPass):
 
     name: ClassVar[str] = "stop-at-fixed-point"
     accepts_in_place: ClassVar[bool] = False
+    sweeps: ClassVar[int] = 8
     tolerance: float = 1e-12
     """by how much an entry may change in a step, absolutely below 1 and relatively above"""
 
