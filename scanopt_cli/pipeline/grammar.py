@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from typing import Any
@@ -162,6 +163,9 @@ def _value(cls: type[Pass], key: str, text: str, default: Any) -> Any:
     elif isinstance(default, int):
         if re.fullmatch(r"[+-]?\d+", text):
             return int(text)
+    elif isinstance(default, float):
+        with suppress(ValueError):
+            return float(text)
     elif isinstance(default, str) and text:
         return text
     raise PassError(f"option {key!r} of {cls.name!r} wants {expected}, got {text!r}", where=_WHERE)
