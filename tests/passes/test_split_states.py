@@ -9,8 +9,8 @@ import pytensor.tensor as pt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pytensor.graph.basic import Variable
 from pytensor.conditional.op import ifelse
+from pytensor.graph.basic import Variable
 from pytensor.scan.utils import until
 from pytensor.tensor.random.type import random_generator_type
 
