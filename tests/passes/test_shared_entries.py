@@ -93,11 +93,14 @@ _UPDATES = [
 @pytest.mark.parametrize("mode", BACKENDS)
 def test_generated_batches(mode: Any, update: Any, shape: tuple[int, int], own: Any) -> None:
     def fn(y: Any, m: Any, p: Any, q: Any) -> list[Any]:
-        return [0.5 * m + y * pt.tanh(p).sum(), update(y, m, p, q), p[0] * 2]
+        return [0.5 * m + y * pt.tanh(p).sum(), update(y, m, p, q), p[0, 0] * 2]
 
     outputs = scan(fn, sequences=[Y], outputs_info=[R, P, None], non_sequences=[Q])
     if shape[1]:
-        outputs = [*outputs, *pt.grad(outputs[0].sum() + outputs[2].sum(), [P, Q, Y])]
+        outputs = [
+            *outputs,
+            *pt.grad(outputs[0].sum() + outputs[2].sum(), [P, Q, Y], disconnected_inputs="ignore"),
+        ]
     stacks = {v: pt.dtensor3() for v in own}
     batched = vectorize_graph(outputs, {Y: YS, **stacks})
     data = values(shape)

@@ -160,6 +160,24 @@ def test_numbers_and_two_recursions() -> None:
     assert_same(INPUTS, outputs, [values(n) for n in LENGTHS], [VM, NUMBA], PASSES)
 
 
+@pytest.mark.parametrize("mode", [VM, NUMBA], ids=["VM", "NUMBA"])
+def test_a_matrix_whose_entries_are_states(mode: Any) -> None:
+    """As ``unroll-small`` leaves it where lengths are known: they stop together."""
+    inputs = [Y, *(pt.tensor(v.name, dtype=v.dtype, shape=(3,) * v.ndim) for v in MATRICES)]
+    named = {v.name: v for v in inputs}
+    zero = pt.constant(np.float64(0))
+    outputs = scan(
+        step,
+        sequences=[Y],
+        outputs_info=[named["m"], named["P"], zero],
+        non_sequences=[named[name] for name in "AQRH"],
+    )
+    once = optimized_by(inputs, [outputs[2][-1]], "loop")
+    graph = optimized_by(once.inputs, once.outputs, NAME)
+    assert len(state_ranks(graph)) == 2
+    assert_same(inputs, [outputs[2][-1]], [values(n) for n in (1, 2, 60)], [mode], "loop", NAME)
+
+
 def test_nothing_else_in_the_loop() -> None:
     outputs = [scan(lambda p, q: pt.tanh(p @ q), outputs_info=[P], non_sequences=[Q], n_steps=9)]
     assert_same(INPUTS, outputs, [values(1)], [VM, NUMBA], PASSES)

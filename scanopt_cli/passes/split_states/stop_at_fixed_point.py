@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import isfinite
 from typing import Any, ClassVar
 
@@ -92,7 +93,7 @@ class StopAtFixedPoint(TracedLoopPass):
         view.unfreeze()
         part = ClosedPart.of(view, states, view.of_kind(SlotKind.CONSTANT))
         changes = [_changes(slot, self.tolerance) for slot in states]
-        goes_on = changes[0] if len(changes) == 1 else pt.or_(*changes)
+        goes_on = reduce(pt.or_, changes)
         own = OwnLoop(view, states, part.read, view.n_steps, goes_on)
         return reading_loop(
             view,
