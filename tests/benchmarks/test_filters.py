@@ -1,8 +1,9 @@
 """Kalman filters, whose covariances read no data, alone and of several series.
 
-By PyTensor alone (NUMBA), after the preset ``loop``, with ``scan-to-loop`` before the gradient is
-taken, with ``stop-at-fixed-point`` after and before it is taken, in JAX, and of the value of one series by a loop by hand in Numba. Run with
-``make bench``, with JAX installed; BLAS has one thread.
+By PyTensor alone (NUMBA); after the preset ``loop``, with ``scan-to-loop`` before the gradient is
+taken, and with ``stop-at-fixed-point`` after and before it is taken; in JAX; and of the value of
+one series by a loop by hand in Numba. Run with ``make bench``, with JAX installed; BLAS has one
+thread.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from support.graph_building import scan
 _CASES = [(k, n, s) for k in (4, 10) for n, s in ((500, 1), (2_000, 1), (500, 8))]
 _FORMS = ("pytensor", "scanopt", "loop first", "stopped", "stopped first", "jax", "by hand")
 _STOPPED = "scan-to-loop,stop-at-fixed-point"
+_AFTER = f"clean-slices,mit-mot-to-sit-sot,{_STOPPED},loop"
 
 
 def _step(xp: Any, y: Any, m: Any, p: Any, total: Any, a: Any, q: Any) -> Any:
@@ -113,7 +115,7 @@ def _compiled(case: tuple[int, int, int], form: str, gradient: bool) -> Callable
         outputs += pt.grad(outputs[0], inputs[1:])
     graph = from_io(inputs, outputs)
     if form != "pytensor":
-        passes = f"grad,{_STOPPED},loop" if form == "stopped" else "loop"
+        passes = _AFTER if form == "stopped" else "loop"
         graph = so.optimize(graph, passes).graph
     function: Callable[..., Any] = pytensor.function(
         list(graph.inputs), list(graph.outputs), mode="NUMBA", trust_input=True
