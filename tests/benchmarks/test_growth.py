@@ -39,6 +39,7 @@ from scanopt_cli.passes.peel_first_step import PeelFirstStep
 from scanopt_cli.passes.push_out.push_out import PushOut
 from scanopt_cli.passes.push_out_products import PushOutProducts
 from scanopt_cli.passes.push_out_sums.push_out_sums import PushOutSums
+from scanopt_cli.passes.split_states.split_states import SplitStates
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.optimizing import optimize
@@ -51,6 +52,7 @@ from support.benchmarks.sized_graphs import (
     backward_loops_graph,
     constant_loops_graph,
     differentiated_graph,
+    filters_graph,
     gates_graph,
     invariant_graph,
     layers_graph,
@@ -76,6 +78,7 @@ _OTHER_GRAPHS: dict[Callable[[int], Graph], Sequence[str]] = {
     unread_taps_graph: (DropTaps.name,),
     gates_graph: (MergeProducts.name,),
     solves_graph: (FactorOnce.name,),
+    filters_graph: (SplitStates.name,),
     traced_graph: (TraceToLast.name, LoopToScan.name),
     small_arrays_graph: (UnrollSmall.name, Checkpoint.name),
     loops_in_loops_graph: (UnrollLoops.name,),

@@ -273,6 +273,12 @@ def test_twin_random_draws() -> None:
     assert [2] not in state_ranks(graph)
 
 
+@pytest.mark.parametrize("passes", [NAME, "stop-at-fixed-point{tolerance=0}"])
+def test_back_to_scans(passes: str) -> None:
+    outputs = [filtered(Y)[2], filtered(Z)[2], filtered(Y)[1]]
+    assert_same(INPUTS, outputs, RUNS, [VM], f"scan-to-loop,{passes}", "loop-to-scan")
+
+
 def test_it_is_in_the_preset_loop_and_settles() -> None:
     assert [name for name, passes in PRESETS.items() if NAME in passes] == ["loop"]
     once = so.optimize((INPUTS, [filtered(Y)[2][-1], filtered(Z)[2][-1]]), "loop").graph

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytensor.graph.basic import Variable
 from pytensor.tensor.basic import Alloc, AllocEmpty, alloc
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
@@ -16,8 +15,8 @@ from scanopt_cli.analysis.lengths import Lengths
 _DEEPEST = 20
 
 
-def shared_entry(variable: Any, ndim: int, depth: int = 0) -> Variable | None:
-    """Return what each entry of a batch is given, if all are given the same by construction.
+def shared_entry(variable: Any, ndim: int, depth: int = 0) -> Any:
+    """Return what each entry of a batch is given, if all are given the same; ``None`` if not known.
 
     That is so of what is broadcast along all ``ndim`` batch axes, and of what is computed of such
     alone: PyTensor gives all inputs of a batched loop the batch axes of one of them.
@@ -26,10 +25,9 @@ def shared_entry(variable: Any, ndim: int, depth: int = 0) -> Variable | None:
     op = None if node is None else node.op
     n_rest = variable.type.ndim - ndim
     if isinstance(op, DimShuffle) and op.new_order == (*("x",) * ndim, *range(n_rest)):
-        return node.inputs[0]  # type: ignore[no-any-return]
+        return node.inputs[0]
     if all(variable.type.broadcastable[:ndim]):
-        entry: Variable = variable[(0,) * ndim]
-        return entry
+        return variable[(0,) * ndim]
     if depth == _DEEPEST:
         return None
     if isinstance(op, Alloc):
@@ -42,18 +40,18 @@ def shared_entry(variable: Any, ndim: int, depth: int = 0) -> Variable | None:
         index = indices_from_subtensor(node.inputs[1:], op.idx_list)
         inside = shared_entry(array, ndim, depth + 1)
         is_whole = all(i == slice(None) for i in index[:ndim]) and len(index) >= ndim
-        return None if inside is None or not is_whole else inside[index[ndim:]]  # type: ignore
+        return None if inside is None or not is_whole else inside[index[ndim:]]
     if isinstance(op, Blockwise) and isinstance(op.core_op, IncSubtensor):
         return _initial_buffer(variable, ndim, depth)
     if isinstance(op, Blockwise) and op.batch_ndim(node) == ndim and len(node.inputs) < 10:
         entries = [shared_entry(v, ndim, depth + 5) for v in node.inputs]
         if all(entry is not None for entry in entries):
-            made: Variable = op.core_op.make_node(*entries).outputs[variable.index]
-            return made
+            core: Any = op.core_op
+            return core.make_node(*entries).outputs[variable.index]
     return None
 
 
-def _initial_buffer(buffer: Any, ndim: int, depth: int) -> Variable | None:
+def _initial_buffer(buffer: Any, ndim: int, depth: int) -> Any:
     """Return the initial buffer of a state, if all entries of the batch start with the same rows.
 
     What is behind the initial rows is never read.
@@ -73,5 +71,4 @@ def _initial_buffer(buffer: Any, ndim: int, depth: int) -> Variable | None:
     if room is None:
         return None
     empty: Any = AllocEmpty(buffer.type.dtype)(room, *start.shape[1:])
-    made: Variable = core.make_node(empty, *entries).outputs[0]
-    return made
+    return core.make_node(empty, *entries).outputs[0]
