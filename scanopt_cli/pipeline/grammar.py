@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from typing import Any
@@ -30,9 +31,9 @@ PRESETS: dict[str, str] = {
     "inline-constants,clean-slices,mit-mot-to-sit-sot,scan-to-loop,remove-zeros,"
     "simplify{outer=true},push-out-products,push-out-batches{products=false,factors=false},"
     "push-out-sums,push-out{cheap=false},clean-slices,inline-constants,fold-loops,hoist-states,"
-    "loops-to-ops{traced=false},merge-scans,merge-duplicates,merge-states,remove-unused,"
-    "normalize-reads,peel-first-step,trim-steps,trace-to-last,remove-unused,unroll-loops,"
-    "unroll-small,factor-once,keep-values,merge-products,save-mem,share-factors",
+    "loops-to-ops{traced=false},merge-scans,merge-duplicates,merge-states,split-states,"
+    "remove-unused,normalize-reads,peel-first-step,trim-steps,trace-to-last,remove-unused,"
+    "unroll-loops,unroll-small,factor-once,keep-values,merge-products,save-mem,share-factors",
     "none": "",
 }
 """Named pipelines."""
@@ -163,6 +164,9 @@ def _value(cls: type[Pass], key: str, text: str, default: Any) -> Any:
     elif isinstance(default, int):
         if re.fullmatch(r"[+-]?\d+", text):
             return int(text)
+    elif isinstance(default, float):
+        with suppress(ValueError):
+            return float(text)
     elif isinstance(default, str) and text:
         return text
     raise PassError(f"option {key!r} of {cls.name!r} wants {expected}, got {text!r}", where=_WHERE)

@@ -42,6 +42,7 @@ from scanopt_cli.passes.push_out_batches.push_out_batches import PushOutBatches
 from scanopt_cli.passes.push_out_products import PushOutProducts
 from scanopt_cli.passes.push_out_sums.push_out_sums import PushOutSums
 from scanopt_cli.passes.share_factors import ShareFactors
+from scanopt_cli.passes.split_states.split_states import SplitStates
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.optimizing import optimize
@@ -54,6 +55,7 @@ from support.benchmarks.sized_graphs import (
     backward_loops_graph,
     constant_loops_graph,
     differentiated_graph,
+    filters_graph,
     gates_graph,
     invariant_graph,
     layers_graph,
@@ -81,6 +83,7 @@ _OTHER_GRAPHS: dict[Callable[[int], Graph], Sequence[str]] = {
     running_graph: (LoopsToOps.name, ShareFactors.name),
     gates_graph: (MergeProducts.name,),
     solves_graph: (FactorOnce.name,),
+    filters_graph: (SplitStates.name,),
     traced_graph: (TraceToLast.name, LoopToScan.name),
     small_arrays_graph: (UnrollSmall.name, Checkpoint.name),
     loops_in_loops_graph: (UnrollLoops.name,),
@@ -94,6 +97,7 @@ _MENDING = (
         "carry-generators",
         "initial-rows-alone",
         "safe-branches",
+        "stop-at-fixed-point",
         "stable-log-sums",
         "widen-integers",
     ),

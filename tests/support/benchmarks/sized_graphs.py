@@ -23,6 +23,7 @@ _NODES_A_NESTED_LOOP = 6
 _NODES_A_BACKWARD_LOOP = 20
 _NODES_A_NETWORK = 20
 _NODES_A_SOLVE = 12
+_NODES_A_FILTER = 8
 _NODES_A_LAYER = 7
 # `pytensor.scan` walks all that its inputs depend on, so one chain of a thousand loops takes hours.
 _CHAIN = 8
@@ -123,6 +124,22 @@ def solves_graph(nodes: int) -> Graph:
             n_steps=9,
         )
         results += [ys[-1]]
+    return graph_of(*results)
+
+
+def filters_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, TracedLoops of which each two share a matrix."""
+
+    def step(carry, row, w):
+        y, p = carry
+        return (y + p @ row, pt.tanh(p @ w)), None
+
+    results = []
+    for _ in range(max(nodes // _NODES_A_FILTER // 2, 1)):
+        y, p, w = (pt.tensor(shape=(3,) * ndim, dtype="float64") for ndim in (1, 2, 2))
+        for _ in range(2):
+            rows = pt.tensor(shape=(None, 3), dtype="float64")
+            results.append(loop.scan(step, (y, p), rows, w)[0][0])
     return graph_of(*results)
 
 
