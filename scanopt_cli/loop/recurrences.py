@@ -113,6 +113,8 @@ def distributed(graph: FrozenFunctionGraph, n_states: int) -> DistributedBody | 
     """
     if len(graph.outputs) != n_states or has_only_totals(graph, n_states):
         return None
+    if not all(type(node.op) is Composite or _is_simple(node) for node in graph.toposort()):
+        return None
     inputs, outputs = graph.inputs, with_known_conditions(_unfused(graph.outputs))
     nodes = list(toposort(outputs, blockers=inputs))
     states = inputs[1 : 1 + n_states]
