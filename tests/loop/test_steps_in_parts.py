@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -298,6 +299,20 @@ def test_what_is_known_of_choices() -> None:
     assert with_known_conditions([scalars.switch(first, other, y)])[0].owner.inputs[1] is other
     unknown = scalars.switch(scalars.eq(i, j), x, y)
     assert with_known_conditions([scalars.switch(first, unknown, y)])[0].owner.inputs[1] is unknown
+
+
+def test_loops_share_their_buffers() -> None:
+    step, start = AFFINE["a factor of a function"]
+    several = [looped(step, start + i)[-1] for i in range(5)]
+    sizes = []
+    for outputs in (several[:1], several):
+        check_in_parts(outputs)
+        with config.change_flags(numba__cache=False):
+            function = compiled(outputs)
+            function(*values(40))
+        (code,) = function.vm.jit_fn.inspect_llvm().values()
+        sizes.append(len(re.findall(r"alloca \[\d+ x double\]|alloca double, i64 \d+", code)))
+    assert 0 < sizes[1] <= sizes[0] + 1
 
 
 # What rounding does.

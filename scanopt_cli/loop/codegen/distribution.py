@@ -14,6 +14,7 @@ the parts have no effect, and the steps are done one after the other.
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -80,6 +81,7 @@ class StepsInParts:
             i: writer.variable(_number(states[i])) for one in body.recurrences for i in one.states
         }
         self._before: dict[Variable, Any] = {}
+        self._n_taken: Counter[str] = Counter()
         self._old: dict[int, Any] = {}
         self._new: dict[int, Any] = {}
 
@@ -96,6 +98,17 @@ class StepsInParts:
         dtype = np.dtype(self._states[state].type.dtype)
         return Number(self._writer.builder.load(self._last[state]), dtype)
 
+    def _room(self, kind: Any) -> Any:
+        """Return a buffer for a number of each step, which other loops of the function use, too.
+
+        No loop that is done in parts is within another one.
+        """
+        rooms = self._writer.rooms.setdefault((self._writer.builder.function.name, str(kind)), [])
+        self._n_taken[str(kind)] += 1
+        if len(rooms) < self._n_taken[str(kind)]:
+            rooms.append(cgutils.alloca_once(self._writer.builder, kind, _ROOM))
+        return rooms[self._n_taken[str(kind)] - 1]
+
     # What depends on no state.
 
     def _write_before(self) -> None:
@@ -103,7 +116,7 @@ class StepsInParts:
             return
         for variable in self._body.before:
             kind = self._writer.data_type(variable.type.dtype)
-            self._before[variable] = cgutils.alloca_once(self._writer.builder, kind, _ROOM)
+            self._before[variable] = self._room(kind)
         with self._writer.loop(self._n_steps) as at:
             index = self._writer.count(self._writer.add(self._first, at))
             known = {self._body.inputs[0]: index, **self._outside}
@@ -120,8 +133,7 @@ class StepsInParts:
         for i in (i for one in independent for i in one.states):
             first = builder.load(self._last[i])
             # In one buffer, LLVM would find that a step reads what the one before it read.
-            self._old[i] = cgutils.alloca_once(builder, first.type, _ROOM)
-            self._new[i] = cgutils.alloca_once(builder, first.type, _ROOM)
+            self._old[i], self._new[i] = self._room(first.type), self._room(first.type)
             builder.store(first, self._entry(self._old[i], 0))
         count = AT_ONCE if any(one.forms for one in independent) else 1
         with writer.loop(writer.quotient(self._n_steps, count)) as repetition:
