@@ -29,6 +29,7 @@ from pytensor.tensor.basic import (
 )
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
@@ -45,6 +46,7 @@ from scanopt_cli.analysis.affine import (
 )
 from scanopt_cli.analysis.loop_lengths import joined_length, output_length, steps_run, with_start
 from scanopt_cli.analysis.minima import minimum_parts, minimum_text
+from scanopt_cli.analysis.reshaped_lengths import reshaped_length
 from scanopt_cli.ir.indexing import indices_of, is_full_slice
 from scanopt_cli.ir.scan_view import batch_ndim, is_loop
 
@@ -282,7 +284,7 @@ class Lengths:
                 return self.value_of(node.inputs[1 + axis])
             case AllocEmpty():
                 return self.value_of(node.inputs[axis])
-            case IncSubtensor() | SpecifyShape() | DeepCopyOp() | CheckAndRaise():
+            case IncSubtensor() | SpecifyShape() | DeepCopyOp() | CheckAndRaise() | CumOp():
                 return self.length_of(node.inputs[0], axis)
             case DimShuffle(new_order=order) if order[axis] != "x":
                 return self.length_of(node.inputs[0], int(order[axis]))
@@ -297,7 +299,7 @@ class Lengths:
                 start, stop, step = (self.value_of(part) for part in node.inputs)
                 is_counted = step == ONE and self.provably_le(start, stop)
                 return stop - start if is_counted else None
-            case Join(axis=along) if along == axis:
+            case Join():
                 return joined_length(self, node, axis)
             case Dot() if variable.type.ndim == 2:
                 return self.length_of(node.inputs[axis], axis)
@@ -312,7 +314,9 @@ class Lengths:
                     return self.length_of(node.inputs[0], axis)
                 if isinstance(core, Join) and core.axis == axis - batch:
                     return joined_length(self, node, axis)
-        return output_length(self, node, variable, axis) if is_loop(node) else None
+        if is_loop(node):
+            return output_length(self, node, variable, axis)
+        return reshaped_length(self, node, axis)
 
     def _subtensor_length(self, node: Apply, axis: int) -> AffineExpr | None:
         """Length of ``x[start:stop]``, ``x[start:stop:-1]`` and of axes that are not indexed."""
@@ -366,10 +370,7 @@ class Lengths:
         return None
 
     def clipped(self, length: AffineExpr, bound: AffineExpr) -> AffineExpr | None:
-        """Return where a slice bound falls in ``0..length`` after Python's clipping.
-
-        ``None`` if that cannot be decided.
-        """
+        """Return where a bound falls in ``0..length``, clipped; ``None`` if it is undecided."""
         if bound.is_constant and bound.constant < 0:
             return length + bound if self.provably_le(-bound.constant, length) else None
         if not self.provably_le(0, bound):

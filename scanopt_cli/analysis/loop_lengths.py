@@ -6,7 +6,7 @@ What a Scan and the TracedLoop that it becomes have in common has the same lengt
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.shape import Shape_i
@@ -15,6 +15,7 @@ from pytensor.tensor.subtensor import Subtensor
 from scanopt_cli.analysis.affine import AffineExpr, Atom, as_affine, total
 from scanopt_cli.analysis.minima import minimum_parts
 from scanopt_cli.ir.indexing import indices_of, number
+from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import ScanView, batch_ndim, first_traced
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.loop.operator_base import LoopOperator, LoopView
@@ -126,11 +127,14 @@ def _stopped_length(lengths: KnownLengths, view: ScanView, slot: Slot) -> Affine
 
 
 def joined_length(lengths: KnownLengths, node: Apply, axis: int) -> AffineExpr:
-    """Return the length of a Join along the axis that it joins.
+    """Return the length of a Join; along other axes than the one it joins, that of its parts.
 
     Before a trace of a state that starts as ``x[k]``, joined to it by rows, ``x[:k]`` has ``k``
     rows: were there fewer, that would raise an error.
     """
+    op: Any = core_op(node.op)
+    if axis != batch_ndim(node) + op.axis:
+        return lengths.length_of(node.inputs[0], axis)
     found = [lengths.length_of(part, axis) for part in node.inputs]
     for place, (part, trace) in enumerate(pairwise(node.inputs)):
         if axis != batch_ndim(node) or found[place].is_constant:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
-from pytensor.scalar.basic import Composite, Second
+from pytensor.scalar.basic import Add, Composite, Mul, Second
 from pytensor.tensor.basic import (
     Alloc,
     AllocEmpty,
@@ -210,6 +210,8 @@ def results_of(node: Apply, lengths: Shapes) -> Formula:
     if isinstance(op, Dot):
         return _elements(node.outputs[0], lengths).times(lengths.shape(node.inputs[0])[-1:])
     fused = len(op.fgraph.apply_nodes) if isinstance(op, Composite) else 1
+    if isinstance(op, Add | Mul):  # a sum of three terms is two additions
+        fused = max(len(node.inputs) - 1, 1)
     source = node.inputs[0] if isinstance(op, CAReduce) else node.outputs[0]
     return _elements(source, lengths).scaled(fused)
 

@@ -19,10 +19,40 @@ from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.ir.declared_lengths import copy_of_type, ones
-from scanopt_cli.ir.indexing import indices_of
-from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.indexing import indices_of, number
+from scanopt_cli.ir.scan_view import ScanView, is_loop
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.loop.trace_rows import row
+
+
+@dataclass(frozen=True, slots=True)
+class RowRead:
+    """What a step of a TracedLoop reads of the row ``t + ahead`` along an axis of a constant."""
+
+    node: Apply
+    slot: Slot
+    axis: int
+    ahead: int
+
+    @property
+    def rows(self) -> tuple[Slot, int, int]:
+        """What tells these rows from others that steps read."""
+        return self.slot, self.axis, self.ahead
+
+    @property
+    def row_type(self) -> TensorType:
+        """The type of a row of the constant."""
+        kind = self.slot.inner_inputs[0].type
+        found: TensorType = kind.clone(
+            shape=(*kind.shape[: self.axis], *kind.shape[self.axis + 1 :])
+        )
+        return found
+
+    @property
+    def rest(self) -> tuple[Any, ...]:
+        """The indices of all axes but that of the rows."""
+        indices = indices_of(self.node)
+        return (*indices[: self.axis], *indices[self.axis + 1 :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +69,7 @@ class StepRow:
 
     def is_there(self, lengths: Lengths) -> bool:
         """Whether the array provably has a row for each step."""
-        rows = lengths.length_of(self.slot.outer_input)
-        return lengths.provably_le(lengths.steps + self.ahead, rows)
+        return has_rows(self.slot.outer_input, lengths.steps + self.ahead, lengths)
 
     def at_all_steps(self, view: SlotView, lengths: Lengths) -> Any:
         """Return the rows of all steps as an array; too few if the array has too few."""
@@ -49,6 +78,24 @@ class StepRow:
             return outer
         end: Any = view.n_steps
         return outer[self.ahead : end + self.ahead] if self.ahead else outer[:end]
+
+
+def has_rows(array: Variable, count: AffineExpr, lengths: Lengths) -> bool:
+    """Whether an array provably has ``count`` rows, which is not negative.
+
+    ``x[:n]`` has as many if ``x`` has and ``n`` is no less, even where its length is not known.
+    """
+    while not lengths.provably_le(count, lengths.length_of(array)):
+        if not isinstance(array.owner_op, Subtensor):
+            return False
+        first, *rest = indices_of(array.owner)
+        is_cut = isinstance(first, slice) and first.start is first.step is None and not rest
+        if not is_cut or first.stop is None:
+            return False
+        if not lengths.provably_le(count, lengths.value_of(first.stop)):
+            return False
+        array = array.owner.inputs[0]
+    return True
 
 
 def step_rows(view: SlotView, nodes: Iterable[Apply] | None = None) -> dict[Variable, StepRow]:
@@ -65,6 +112,13 @@ def step_rows(view: SlotView, nodes: Iterable[Apply] | None = None) -> dict[Vari
         if len(indices_of(node)) == 1 and axis == 0 and _is_ahead(ahead):
             found[node.outputs[0]] = StepRow(node.outputs[0], slot, int(ahead.constant))
     return found
+
+
+def row_reads(view: SlotView) -> Iterator[RowRead]:
+    """Yield the reads of constants of a TracedLoop at the index of the step, or behind it."""
+    for node, slot, axis, place, step in _indexed(view):
+        if _is_ahead(ahead := place - step):
+            yield RowRead(node, slot, axis, int(ahead.constant))
 
 
 def rows_ahead(view: SlotView, slot: Slot) -> int | None:
@@ -126,6 +180,17 @@ def _indexed(
             for axis, place in enumerate(indices_of(node)):
                 if not isinstance(place, slice):
                     yield node, slot, axis, lengths.value_of(place), step
+
+
+def is_read_backwards(sequence: Any) -> bool:
+    """Whether a sequence is a part of a loop's trace, whose rows it reads from last to first."""
+    steps = []
+    while isinstance(sequence.owner_op, Subtensor):
+        first, *_ = indices_of(sequence.owner)
+        steps.append(number(first.step, 1) if isinstance(first, slice) else None)
+        sequence = sequence.owner.inputs[0]
+    is_trace = sequence.owner is not None and is_loop(sequence.owner)
+    return is_trace and any(step is not None and step < 0 for step in steps)
 
 
 def invariant_inputs(view: SlotView) -> dict[Variable, Variable]:

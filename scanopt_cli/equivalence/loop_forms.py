@@ -199,10 +199,26 @@ def condition_key(digests: Digests, view: SlotView) -> bytes:
     It covers only the slots that the condition needs.
     """
     assert view.condition is not None
-    slots, nodes = _needed(view, view.condition)
+    slots, nodes = _needed(view, [view.condition])
     body = BodyDigests(digests.sameness, slots, nodes, view.condition)
     refined = _refine(body, _starts(digests.sameness, digests.of, slots), body.signatures)
     return digests.sameness.key("stop", view.batch_ndim, *refined.whole)
+
+
+def recursion_key(
+    digests: Digests, view: SlotView, states: Sequence[Slot]
+) -> tuple[bytes, dict[Slot, bytes]]:
+    """Return the key of the values that ``states`` have in each step, and that of each slot.
+
+    It covers only the slots that their updates need, over all steps. In loops with one key, states
+    of one key have equal values in each step that both run; of a constant, it is that of what it
+    is fed.
+    """
+    slots, nodes = _needed(view, [v for slot in states for v in slot.inner_outputs])
+    body = BodyDigests(digests.sameness, slots, nodes, None)
+    refined = _refine(body, _starts(digests.sameness, digests.of, slots), body.signatures)
+    key = digests.sameness.key("recursion", view.batch_ndim, *refined.whole)
+    return key, dict(zip(slots, refined.signatures, strict=True))
 
 
 def _refined(sameness: Definition, of: Callable[[Variable], bytes], view: SlotView) -> _Refined:
@@ -351,17 +367,17 @@ def _frame(op: Any) -> tuple[object, ...]:
     return op.truncate_gradient, op.destroy_map, op.info.as_while
 
 
-def _needed(view: SlotView, target: Variable) -> tuple[list[Slot], list[Apply]]:
-    """Return the slots and the nodes of a body that ``target`` depends on, over all steps."""
+def _needed(view: SlotView, targets: Sequence[Variable]) -> tuple[list[Slot], list[Apply]]:
+    """Return the slots and the nodes of a body that ``targets`` depend on, over all steps."""
     body = view.op.fgraph
     reader = {variable: slot for slot in view.slots for variable in slot.inner_inputs}
     needed: dict[Slot, None] = {}
-    outputs, nodes = [target], io_toposort(body.inputs, [target])
+    outputs, nodes = list(targets), io_toposort(body.inputs, targets)
     while True:
         read = [v for node in nodes for v in node.inputs] + outputs
         found = dict.fromkeys(reader[variable] for variable in read if variable in reader)
         if found.keys() <= needed.keys():
             return [slot for slot in view.slots if slot in needed], nodes
         needed.update(found)
-        outputs = [target, *(v for slot in needed for v in slot.inner_outputs)]
+        outputs = [*targets, *(v for slot in needed for v in slot.inner_outputs)]
         nodes = io_toposort(body.inputs, outputs)

@@ -112,7 +112,12 @@ def _missing_compiler() -> type[Exception]:
 def work_of(node: Apply) -> float:
     """How many numbers evaluating a node takes; infinitely many if it is not one of constants."""
     values: list[Any] = [v.data for v in node.inputs if isinstance(v, Constant)]
-    if len(values) < len(node.inputs) or any(isinstance(value, list | tuple) for value in values):
+    return work_on(node, values) if len(values) == len(node.inputs) else math.inf
+
+
+def work_on(node: Apply, values: list[Any]) -> float:
+    """How many numbers evaluating a node on ``values`` takes; infinitely many if it is not safe."""
+    if any(isinstance(value, list | tuple) for value in values):
         return math.inf
     try:
         # Axes of length 0 make arrays of no bytes, of which sums over another axis are not empty.

@@ -51,6 +51,14 @@ def op_name(op: Op) -> str:
     return str(getattr(core, "name", None) or type(core).__name__)
 
 
+def is_own_graph(op: Op) -> bool:
+    """Whether an Op is an OpFromGraph of a program's own, not of a function of PyTensor's."""
+    kind = type(op)
+    return derives(kind, OpFromGraph) and (
+        kind is OpFromGraph or not kind.__module__.startswith("pytensor.")
+    )
+
+
 def inner_graphs(op: Op) -> tuple[AbstractFunctionGraph, ...]:
     """Return every inner graph of ``op`` that can hold a loop, for reading."""
     core = core_op(op)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable
 
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.fg import FunctionGraph
 
 try:
     from pytensor.conditional.op import IfElse as IfElse
@@ -50,13 +49,13 @@ def levels(nodes: Collection[Apply], passed_over: Container[Apply] = ()) -> dict
     return {node: found[node] for node in nodes}
 
 
-def always_computed(fgraph: FunctionGraph) -> set[Apply]:
-    """Return the nodes that every evaluation of all outputs computes.
+def always_computed(outputs: Iterable[Variable]) -> set[Apply]:
+    """Return the nodes that every evaluation of all ``outputs`` computes.
 
     A node that only one branch of an ``IfElse`` reads is computed only if that branch is taken.
     """
     found: set[Apply] = set()
-    waiting: list[Iterable[Variable]] = [fgraph.outputs]
+    waiting: list[Iterable[Variable]] = [outputs]
     while waiting:
         for variable in waiting.pop():
             node = variable.owner

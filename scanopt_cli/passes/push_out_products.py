@@ -8,14 +8,16 @@ from typing import Any, ClassVar
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
-from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.analysis.step_rows import add_rows, invariant_inputs, step_rows
+from scanopt_cli.analysis.step_rows import (
+    add_rows,
+    invariant_inputs,
+    is_read_backwards,
+    step_rows,
+)
 from scanopt_cli.analysis.vector_products import VectorProduct, vector_products
 from scanopt_cli.ir.graph import substituted
-from scanopt_cli.ir.indexing import indices_of, number
-from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.slots import SlotView
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.pipeline.contract import PassContext
@@ -66,7 +68,7 @@ class PushOutProducts(AnyLoopPass):
             elif isinstance(view, LoopView) and not found.is_there(lengths):
                 why = Why.SEQUENCE_LENGTH
                 context.missed(view, Code.PRODUCT_KEPT, why, names[found.slot])
-            elif not _is_read_backwards(found.slot.outer_input):
+            elif not is_read_backwards(found.slot.outer_input):
                 context.passed(view, Code.PRODUCT_MOVED, names[found.slot])
                 (matrix,) = substituted([product.matrix], outer)
                 row = add_rows(view, _products(product, found.at_all_steps(view, lengths), matrix))
@@ -75,17 +77,6 @@ class PushOutProducts(AnyLoopPass):
             return None
         view.set_inner_outputs(graph_replace(view.inner_outputs(), replaced, strict=False))
         return view.rebuild()
-
-
-def _is_read_backwards(sequence: Any) -> bool:
-    """Whether a sequence is a part of a loop's trace, whose rows it reads from last to first."""
-    steps = []
-    while isinstance(sequence.owner_op, Subtensor):
-        first, *_ = indices_of(sequence.owner)
-        steps.append(number(first.step, 1) if isinstance(first, slice) else None)
-        sequence = sequence.owner.inputs[0]
-    is_trace = sequence.owner is not None and is_loop(sequence.owner)
-    return is_trace and any(step is not None and step < 0 for step in steps)
 
 
 def _products(product: VectorProduct, rows: Any, matrix: Any) -> Any:

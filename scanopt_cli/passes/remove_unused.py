@@ -38,7 +38,7 @@ class RemoveUnused(AnyLoopPass):
     no longer raises an error.
 
     Out of scope: single taps of a state (a state is removed as a whole or stays), and the unused
-    inputs and outputs of an OpFromGraph (``remove-unused-ends``).
+    inputs and outputs of an OpFromGraph (``clean-ofg``).
     """
 
     name: ClassVar[str] = "remove-unused"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
@@ -65,6 +65,23 @@ class Fixpoint:
     attempts: int
 
 
+class WholeGraph:
+    """The graph that a run of a pass works on, with all its bodies, and what it found there."""
+
+    def __init__(self, fgraph: FunctionGraph) -> None:
+        self._fgraph = fgraph
+        self._found: dict[object, object] = {}
+
+    def found[T](self, search: Callable[[FunctionGraph, Sameness], T], sameness: Sameness) -> T:
+        """Return what ``search`` found in the graph as it was when the run first asked for it.
+
+        A pass that asks before its first rewrite so learns of the graph as the run found it.
+        """
+        if search not in self._found:
+            self._found[search] = search(self._fgraph, sameness)
+        return cast(T, self._found[search])
+
+
 @dataclass(slots=True)
 class PassContext:
     """One graph that a pass works on: the outer graph, or a body.
@@ -72,12 +89,14 @@ class PassContext:
     ``path`` names the loops and graphs around it, and ``around`` names the graph's inputs as the
     loop around it does. ``is_inlined`` marks a body that PyTensor inlines in place of its
     OpFromGraph. The pass appends to ``remarks``. With ``strict``, an error of the pass is raised.
-    ``sameness`` is what makes exact keys; it may know Ops and loops of graphs before.
+    ``sameness`` is what makes exact keys; it may know Ops and loops of graphs before. ``whole`` is
+    the graph that holds the body, at any depth.
     """
 
     fgraph: FunctionGraph
     pass_name: str
     remarks: list[Remark]
+    whole: WholeGraph
     path: tuple[str, ...] = ()
     around: Mapping[Variable, str] = field(default_factory=dict)
     is_inlined: bool = False
@@ -198,7 +217,7 @@ class PassContext:
         Nodes that the pass added always count as conditional.
         """
         if self._always is None:
-            self._always = always_computed(self.fgraph)
+            self._always = always_computed(self.fgraph.outputs)
         return node not in self._always
 
     def is_in_place(self) -> bool:
@@ -289,6 +308,9 @@ class Pass(ABC):
     """Whether the pass trims buffers, so that they do not hold every step."""
     everywhere: ClassVar[bool] = False
     """Whether the pass also works on graphs without a loop."""
+    of_graphs: ClassVar[bool] = False
+    """Whether the pass is about OpFromGraphs, and about all nodes that apply one: it does not run
+    where there is none, and what it does in a body may depend on the graph around it."""
     undoes: ClassVar[str | None] = None
     """The pass that this one reverses, so that a pipeline may have one of them only."""
     starts_phase: ClassVar[bool] = False

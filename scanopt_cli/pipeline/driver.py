@@ -19,6 +19,7 @@ from scanopt_cli.ir.inner_graphs import (
     body_of,
     core_op,
     inner_graphs,
+    is_own_graph,
     only_narrows,
     op_name,
     walk,
@@ -26,7 +27,7 @@ from scanopt_cli.ir.inner_graphs import (
 )
 from scanopt_cli.ir.remembered_order import RememberedOrder
 from scanopt_cli.ir.scan_view import is_loop, view_of
-from scanopt_cli.pipeline.contract import Fixpoint, Pass, PassContext, Rewrite
+from scanopt_cli.pipeline.contract import Fixpoint, Pass, PassContext, Rewrite, WholeGraph
 from scanopt_cli.pipeline.registry import package_of
 from scanopt_cli.remarks import Code, Remark, Why, because
 
@@ -43,6 +44,7 @@ class PipelineMemory:
         self.exact = Sameness(gradients=True, exact=True)
         # By id; each entry keeps its body alive.
         self._holds_loop: dict[int, tuple[AbstractFunctionGraph, bool]] = {}
+        self._applies_graph: dict[int, tuple[AbstractFunctionGraph, bool]] = {}
         self._unfrozen: dict[FrozenFunctionGraph, FunctionGraph] = {}
 
     def digest(self, fgraph: FunctionGraph) -> str:
@@ -66,6 +68,20 @@ class PipelineMemory:
                 for node in body.toposort()
             )
             known = self._holds_loop[id(body)] = (body, found)
+        return known[1]
+
+    def applies_graph(self, fgraph: AbstractFunctionGraph) -> bool:
+        """Whether a node of a graph, or of one of its bodies, applies an OpFromGraph."""
+        return any(
+            is_own_graph(core_op(node.op))
+            or any(map(self._body_applies_graph, inner_graphs(node.op)))
+            for node in fgraph.apply_nodes
+        )
+
+    def _body_applies_graph(self, body: AbstractFunctionGraph) -> bool:
+        known = self._applies_graph.get(id(body))
+        if known is None:
+            known = self._applies_graph[id(body)] = (body, self.applies_graph(body))
         return known[1]
 
     def unfrozen(self, body: FrozenFunctionGraph) -> FunctionGraph:
@@ -153,8 +169,17 @@ class PassDriver:
         PassError
             If the pass is of another package and raises an error.
         """
+        if self.item.of_graphs:
+            if not self._memory.applies_graph(fgraph):
+                return False
+            self._done.clear()
         context = PassContext(
-            fgraph, self.item.name, self.remarks, strict=self._strict, sameness=self._memory.exact
+            fgraph,
+            self.item.name,
+            self.remarks,
+            WholeGraph(fgraph),
+            strict=self._strict,
+            sameness=self._memory.exact,
         )
         try:
             return self._run(context)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from typing import Any
@@ -18,23 +19,25 @@ from scanopt_cli.pipeline.registry import plug_ins, registered, registry
 from scanopt_cli.text import comma_separated
 
 PRESETS: dict[str, str] = {
-    "default": "merge-equal,remove-unused,guard-last-rows,inline-constants,hoist-states,"
-    "merge-scans,merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,"
-    "trim-steps,save-mem",
-    "grad": "merge-equal,remove-unused,guard-last-rows,clean-slices,mit-mot-to-sit-sot,"
-    "remove-zeros,simplify{outer=true},push-out-products,push-out-sums,clean-slices,"
-    "inline-constants,hoist-states,merge-scans,merge-duplicates,merge-states,remove-unused,"
+    "default": "merge-equal,clean-ofg,remove-unused,drop-taps,guard-last-rows,inline-constants,"
+    "fold-loops,hoist-states,loops-to-ops,merge-scans,merge-duplicates,merge-states,remove-unused,"
     "normalize-reads,peel-first-step,trim-steps,save-mem",
-    "loop": "merge-equal,remove-unused,guard-last-rows,clean-slices,mit-mot-to-sit-sot,"
-    "scan-to-loop,remove-zeros,simplify{outer=true},push-out-products,push-out-sums,"
-    "push-out{cheap=false},clean-slices,inline-constants,hoist-states,merge-scans,"
-    "merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,trim-steps,"
-    "trace-to-last,remove-unused,unroll-loops,unroll-small,factor-once,keep-values,"
-    "merge-products,save-mem",
+    "grad": "merge-equal,inline-ofg,clean-ofg,remove-unused,drop-taps,guard-last-rows,"
+    "inline-constants,clean-slices,mit-mot-to-sit-sot,remove-zeros,simplify{outer=true},"
+    "push-out-products,push-out-batches{factors=false},push-out-sums,clean-slices,"
+    "inline-constants,fold-loops,hoist-states,loops-to-ops,merge-scans,merge-duplicates,"
+    "merge-states,remove-unused,normalize-reads,peel-first-step,trim-steps,save-mem,share-factors",
+    "loop": "merge-equal,inline-ofg,clean-ofg,remove-unused,drop-taps,guard-last-rows,"
+    "inline-constants,clean-slices,mit-mot-to-sit-sot,scan-to-loop,remove-zeros,"
+    "simplify{outer=true},push-out-products,push-out-batches{products=false,factors=false},"
+    "push-out-sums,push-out{cheap=false},clean-slices,inline-constants,fold-loops,hoist-states,"
+    "loops-to-ops{traced=false},merge-scans,merge-duplicates,merge-states,split-states,"
+    "remove-unused,normalize-reads,peel-first-step,trim-steps,trace-to-last,remove-unused,"
+    "unroll-loops,unroll-small,factor-once,keep-values,merge-products,save-mem,share-factors",
     "none": "",
 }
 """Named pipelines."""
-_FORMER_NAMES = {"constant-states": "hoist-states"}
+_FORMER_NAMES = {"constant-states": "hoist-states", "remove-unused-ends": "clean-ofg"}
 """Passes that another one has taken over, which pipelines may still name."""
 
 _ITEM = re.compile(r"\s*(?P<name>[A-Za-z][\w-]*)\s*(?:\{(?P<options>[^{}]*)\})?\s*(?P<end>,|$)")
@@ -161,6 +164,9 @@ def _value(cls: type[Pass], key: str, text: str, default: Any) -> Any:
     elif isinstance(default, int):
         if re.fullmatch(r"[+-]?\d+", text):
             return int(text)
+    elif isinstance(default, float):
+        with suppress(ValueError):
+            return float(text)
     elif isinstance(default, str) and text:
         return text
     raise PassError(f"option {key!r} of {cls.name!r} wants {expected}, got {text!r}", where=_WHERE)

@@ -37,6 +37,8 @@ class _Deed:
 _EQUAL = _Deed("loop", "merged with equal ones", _Counted.TIMES)
 _MERGED = _Deed("loop", "merged")
 _WRITTEN_OUT = _Deed("loop", "written out")
+_FOLDED = _Deed("loop", "over constants computed")
+_NO_LOOP = _Deed("loop", "computed on whole arrays")
 _REPLACED = _Deed("mit_mot", "turned into states", _Counted.SLOTS)
 _FEWER_STEPS = _Deed("loop", "cut to the steps that are read")
 _MOVED = _Deed("loop", "with less to compute in a step")
@@ -46,6 +48,7 @@ _DEEDS = {
     Code.LOOPS_MERGED: _EQUAL,
     Code.SCANS_MERGED: _MERGED,
     Code.STEPS_WRITTEN_OUT: _WRITTEN_OUT,
+    Code.LOOP_NOT_NEEDED: _NO_LOOP,
     Code.MIT_MOT_REPLACED: _REPLACED,
     Code.STEPS_CUT: _FEWER_STEPS,
     Code.FIRST_STEPS_RUN: _FEWER_STEPS,
@@ -53,8 +56,10 @@ _DEEDS = {
     Code.INVARIANTS_MOVED: _MOVED,
     Code.SEQUENCES_COMPUTED: _MOVED,
     Code.PRODUCT_MOVED: _MOVED,
+    Code.ROWS_COMPUTED: _MOVED,
     Code.SUM_MOVED: _MOVED,
     Code.MATRIX_FACTORED: _MOVED,
+    Code.LOOP_FOLDED: _FOLDED,
     Code.SLOT_REMOVED: _UNUSED,
     Code.ZEROS_REMOVED: _UNUSED,
     Code.BUFFER_SHORTENED: _TRIMMED,

@@ -13,7 +13,6 @@ from pytensor.tensor.math import Dot
 
 from scanopt_cli.analysis.accesses.accesses import accesses
 from scanopt_cli.analysis.dependence import is_elementwise_map
-from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.analysis.vector_products import vector_products
 from scanopt_cli.ir.inner_graphs import core_op
@@ -24,7 +23,7 @@ from scanopt_cli.rules.check_context import CheckContext
 from scanopt_cli.rules.finding_costs import work
 from scanopt_cli.rules.rule_contract import Finding, Fix, Rule, Severity
 
-_PRODUCT, _SUM = Fix("push-out-products,push-out"), Fix("guard-last-rows,push-out-sums")
+_ON_ARRAYS, _SUM = Fix("guard-last-rows,loops-to-ops"), Fix("guard-last-rows,push-out-sums")
 _RUNNING = {Add: "a running sum (pt.cumsum)", Mul: "a running product (pt.cumprod)"}
 _LAST = {Add: "a sum (pt.sum)", Mul: "a product (pt.prod)"}
 
@@ -40,15 +39,14 @@ class Maps(Rule):
         scan(lambda v, s: s + v, sequences=[x], outputs_info=[0.0])[-1]  # pt.sum(x)
         scan(lambda v, s: s + pt.outer(v, v), sequences=[X], outputs_info=[S])[-1]  # X.T @ X
 
-    The fix computes elementwise maps on whole arrays, and products of all rows as one product of
-    matrices, where the sequences are provably as long as the loop has steps; the others are for you
-    to rewrite.
+    The fix does so where the sequences are provably as long as the loop has steps, and the Ops are
+    known that do for all rows what a step does for one; the others are for you to rewrite.
     """
 
     code: ClassVar[str] = "P004"
     name: ClassVar[str] = "maps"
     severity: ClassVar[Severity] = Severity.WARNING
-    fix: ClassVar[Fix | None] = Fix("push-out")
+    fix: ClassVar[Fix | None] = _ON_ARRAYS
 
     def find(self, context: CheckContext) -> Iterator[Finding]:
         """Yield a finding for each loop that needs none."""
@@ -71,35 +69,37 @@ class Maps(Rule):
             elif (found := _running(loop)) is not None:
                 slot, text = found
                 text = f"the state `{loop.names[slot]}` is {text}: a loop is not needed"
-                yield self.at(context, loop, text, slot, cost=work(loop), fix=None)
+                fix = _on_arrays(context, loop)
+                yield self.at(context, loop, text, slot, cost=work(loop), fix=fix)
 
     def _map(self, context: CheckContext, loop: NamedLoop, view: ScanView) -> Finding:
-        text = "no step depends on another"
+        text, fix = "no step depends on another", _on_arrays(context, loop)
         if is_elementwise_map(view):
             text += ", and all is elementwise: whole arrays need no loop"
-            fix = self.fix if _is_done(context, loop, "push-out", Code.SEQUENCES_COMPUTED) else None
             return self.at(context, loop, text, cost=work(loop), fix=fix)
-        text += " (a map): "
         rows = {v for slot in view.of_kind(SlotKind.SEQ) for v in slot.inner_inputs}
         is_product = [p.vector in rows for p in vector_products(view.inner_outputs())]
         others = (Dot, Blockwise, CAReduce)
         n_others = sum(isinstance(core_op(n.op), others) for n in view.op.fgraph.toposort())
         if is_product and all(is_product) and len(is_product) == n_others:
-            text += "one matrix product does it"
-            lengths = Lengths(view.n_steps)
-            rows_of = [lengths.length_of(s.outer_input) for s in view.of_kind(SlotKind.SEQ)]
-            is_done = all(length == lengths.steps for length in rows_of) and _is_done(
-                context, loop, "push-out-products", Code.PRODUCT_MOVED
-            )
-            return self.at(context, loop, text, cost=work(loop), fix=_PRODUCT if is_done else None)
-        return self.at(
-            context, loop, f"{text}pt.vectorize needs no loop", cost=work(loop), fix=None
-        )
+            text += " (a map): one matrix product does it"
+        elif fix is not None:
+            text += " (a map): whole arrays need no loop"
+        else:
+            text += " (a map): pt.vectorize needs no loop"
+        return self.at(context, loop, text, cost=work(loop), fix=fix)
 
 
-def _is_done(context: CheckContext, loop: NamedLoop, name: str, code: Code) -> bool:
-    """Whether a pass does to a loop what ``code`` says."""
-    return any(r.scan == loop.title and r.code is code for r in context.remarks(name))
+def _on_arrays(context: CheckContext, loop: NamedLoop) -> Fix | None:
+    """Return the fix by which whole arrays take the place of a loop, if it takes it away."""
+    n_outputs = len(loop.view.outputs())
+    is_done = any(
+        remark.scan == loop.title
+        and remark.code is Code.LOOP_NOT_NEEDED
+        and len(remark.slots) == n_outputs
+        for remark in context.remarks(_ON_ARRAYS.passes)
+    )
+    return _ON_ARRAYS if is_done else None
 
 
 def _has_one_matrix(loop: NamedLoop) -> bool:

@@ -166,7 +166,7 @@ def test_verify(files: Path) -> None:
 def test_a_preset_lists_its_passes() -> None:
     done = scanopt("passes", "default", "--format", "json")
     names = [item["name"] for item in json.loads(done.out)["passes"]]
-    assert names[:2] == ["merge-equal", "remove-unused"]
+    assert names[:2] == ["merge-equal", "clean-ofg"]
     assert len(names) == len(set(names))
     assert scanopt("passes", "default").code == 0
 

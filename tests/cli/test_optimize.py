@@ -186,8 +186,9 @@ def test_a_graph_without_a_loop_has_no_table(tmp_path: Path) -> None:
 
 def test_constants_that_are_merged_are_nothing_to_clean(tmp_path: Path) -> None:
     """PyTensor makes a Constant wherever a number is written, and a hash does not count them."""
-    sequence = pt.dvector("v")
-    save(graph_of(scan(lambda a: a * 2, sequences=[sequence])), tmp_path / "tight.pkl")
+    rows, x = pt.dvector("v"), pt.dscalar("x")
+    states = scan(lambda a, y: pt.tanh(y) * 2 + a, sequences=[rows], outputs_info=[x])
+    save(graph_of(states), tmp_path / "tight.pkl")
     done = scanopt("optimize", tmp_path / "tight.pkl", "--check")
     assert (done.code, "nothing to clean up" in done.out) == (0, True)
 

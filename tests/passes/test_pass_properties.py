@@ -20,7 +20,9 @@ from support.generated.strategies import GeneratedScan, scan_graphs
 # so does the check that a sequence is long enough. Everything else raises as before.
 PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "remove-unused": (Exception,),
-    "inline-constants": (ValueError,),
+    "inline-constants": (),
+    "fold-loops": (),
+    "drop-taps": (),
     "merge-equal": (),
     "merge-scans": (),
     "merge-duplicates": (),
@@ -29,6 +31,9 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "mit-mot-to-sit-sot": (),
     "clean-slices": (Exception,),
     "push-out-sums": (),
+    "push-out-batches": (),
+    "loops-to-ops": (ValueError,),
+    "share-factors": (),
     "remove-zeros": (ValueError,),
     "trim-steps": (Exception,),
     "normalize-reads,peel-first-step,trim-steps,save-mem": (Exception,),
@@ -38,7 +43,8 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "merge-equal,safe-branches": (),
     "stable-log-sums": (),
     "match-precision{exact=false}": (),
-    "remove-unused-ends": (Exception,),
+    "clean-ofg": (Exception,),
+    "inline-ofg": (Exception,),
     "normalize-reads,carry-reductions,save-mem": (Exception,),
     "default": (Exception,),
 }

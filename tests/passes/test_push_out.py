@@ -61,6 +61,25 @@ def test_must_not_move_the_length_of_a_buffer_that_a_step_makes(steps: int) -> N
     assert_same_values(graph, work, x=0.4, n=steps)
 
 
+@pytest.mark.parametrize("steps", [1, 4])
+def test_must_not_move_lengths_by_which_the_type_of_an_array_is_known(steps: int) -> None:
+    """A loop inside, whose rows are of one row, refuses rows of an unknown number of rows."""
+    one_row = pt.tensor("one_row", shape=(None, 1, 2))
+
+    def step(y: Any, one_row: Any) -> Any:
+        shape = pt.shape(one_row)
+        rows = (y * one_row.reshape((-1, 2))).reshape((shape[0], shape[1], 2))
+        assert rows.type.shape == (None, 1, 2)
+        return y + scan(lambda row, z: z * row.sum(), sequences=[rows], outputs_info=[x])[-1]
+
+    graph = graph_of(
+        scan(step, outputs_info=[x], non_sequences=[one_row], n_steps=n, strict=False)
+    )
+    work, remarks = optimized(graph, "push-out")
+    assert "moved" in remarks[0]
+    assert_same_values(graph, work, x=0.4, n=steps, one_row=np.arange(6.0).reshape(3, 1, 2) / 3)
+
+
 def test_case_1_while_loops_and_invariant_outputs() -> None:
     ys, zs = scan(
         lambda y, w: ((y + pt.exp(w), pt.exp(w)), until(y > 3)),

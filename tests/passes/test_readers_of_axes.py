@@ -31,6 +31,8 @@ PIPELINES: tuple[tuple[str, ...], ...] = (
     ("hoist-states",),
     ("merge-scans",),
     ("inline-constants",),
+    ("fold-loops",),
+    ("drop-taps",),
     ("remove-zeros",),
     ("push-out",),
     ("push-out-sums",),

@@ -13,6 +13,10 @@ from support.generated.strategies import GeneratedScan, scan_graphs
 PIPELINES = (
     "scan-to-loop",
     "scan-to-loop,trace-to-last,hoist-states,remove-unused,merge-states,inline-constants",
+    "scan-to-loop,fold-loops",
+    "drop-taps,scan-to-loop",
+    "scan-to-loop,split-states",
+    "scan-to-loop,stop-at-fixed-point{tolerance=0}",
     "scan-to-loop,loop-to-scan",
     "scan-to-loop,trace-to-last,unroll-small",
     "scan-to-loop,unroll-small{size=9},loop-to-scan",

@@ -42,6 +42,8 @@ def test_spaces_options_and_presets() -> None:
         (",remove-unused", "cannot read the pipeline at"),
         ("remove-unused save-mem", "cannot read the pipeline at"),
         ("save-mem{prealloc=maybe}", "wants bool, got 'maybe'"),
+        ("stop-at-fixed-point{tolerance=small}", "wants float, got 'small'"),
+        ("stop-at-fixed-point{tolerance=-1}", "tolerance is a number from 0 on"),
         ("save-mem{memory=1}", "has no option 'memory'"),
         ("save-mem{prealloc=true,prealloc=false}", "given twice"),
         ("save-mem{prealloc=true", "cannot read the pipeline at"),

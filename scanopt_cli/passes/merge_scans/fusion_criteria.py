@@ -63,7 +63,7 @@ class FusionAnalysis:
 
     def __init__(self, context: PassContext, counts: StepCounts, loops: Iterable[Apply]) -> None:
         self._context = context
-        self._always = always_computed(context.fgraph)
+        self._always = always_computed(context.fgraph.outputs)
         self._batches = BatchShapes(counts.of_form)
         for node in loops:
             if node in self._always:

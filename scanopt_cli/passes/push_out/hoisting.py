@@ -15,7 +15,6 @@ from pytensor.graph.traversal import io_toposort
 from pytensor.scalar.basic import IntDiv, Mod, Pow, ScalarType
 from pytensor.tensor.basic import (
     Alloc,
-    AllocEmpty,
     Eye,
     Join,
     MakeVector,
@@ -23,6 +22,11 @@ from pytensor.tensor.basic import (
     TensorFromScalar,
 )
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.decomposition.lu import LUFactor
+from pytensor.tensor.linalg.solvers.general import Solve
+from pytensor.tensor.linalg.solvers.psd import CholeskySolve
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot, Prod, Sum
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
@@ -36,6 +40,7 @@ from scanopt_cli.ir.declared_lengths import declaring_as
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.inner_graphs import core_op
+from scanopt_cli.ir.levels import IfElse, always_computed
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import STATES, SlotView
 from scanopt_cli.loop.operator_base import LoopView
@@ -56,6 +61,10 @@ _TOTAL = (
     Sum,
     TensorFromScalar,
 )
+# Ops that compute NaN where there is no result.
+_NAN_INSTEAD = (Cholesky, CholeskySolve, LUFactor, Solve, SolveTriangular)
+# Matrices of at most so many rows and columns are multiplied faster than a condition is decided.
+_SMALL = 4
 
 
 def hoist(
@@ -68,8 +77,9 @@ def hoist(
 ) -> dict[Variable, Variable] | None:
     """Compute loop-invariant nodes before the loop; the remark names the ``original`` loop.
 
-    With ``guarded``, what may raise is computed only if there is a step. Without ``reads``, what is
-    merely read of an array stays in the step in that case.
+    With ``guarded``, what may raise or is dear is computed only if there is a step, and what may
+    raise in a branch of a step stays there. Without ``reads``, what is merely read of an array
+    stays in the step if there may be none.
     """
     if not view.is_unfrozen:
         view.unfreeze()
@@ -77,6 +87,8 @@ def hoist(
     outputs = view.inner_outputs()
     nodes = list(io_toposort([], outputs))
     hoisted = _without_buffers(invariant_nodes(nodes, set(outer)), nodes)
+    if guarded:
+        hoisted = without_branches(hoisted, nodes, outputs)
     guarded = guarded and not Lengths(view.n_steps).runs()
     if guarded and not reads:
         hoisted = _without_reads(hoisted, nodes)
@@ -106,7 +118,7 @@ def invariant_nodes(nodes: Iterable[Apply], known: set[Variable]) -> set[Apply]:
     known = set(known)
     found = set()
     for node in nodes:
-        if isinstance(node.op, ViewOp | DeepCopyOp) or not _is_numeric(node):
+        if isinstance(node.op, ViewOp | DeepCopyOp) or not is_numeric(node):
             continue
         if all(v in known or isinstance(v, Constant) for v in node.inputs):
             known.update(node.outputs)
@@ -114,7 +126,7 @@ def invariant_nodes(nodes: Iterable[Apply], known: set[Variable]) -> set[Apply]:
     return found
 
 
-def _is_numeric(node: Apply) -> bool:
+def is_numeric(node: Apply) -> bool:
     """Whether a node has only dense arrays and scalars: no generators, no sparse matrices."""
     types = [variable.type for variable in (*node.inputs, *node.outputs)]
     return all(isinstance(one, DenseTensorType | ScalarType) for one in types)
@@ -125,26 +137,29 @@ def _without_buffers(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:
 
     A step may overwrite a buffer that it makes itself; if the buffer were made before the loop,
     each step would copy it. The inputs of a loop are tensors, unlike the scalars of indices. The
-    length of such a buffer is computed in the step, too, if it is of other numbers: an input would
-    not say that it is one more than the steps of a loop inside, of which then all rows were kept.
+    lengths of arrays that a step allocates or reshapes are computed in the step, too: an input
+    would neither say that a buffer has one row more than a loop inside has steps, of which then all
+    rows were kept, nor that a length is 1, as the sequences of a loop inside may have to be.
     """
     hoisted = set(hoisted)
-    counting: set[Apply] = set()
+    lengths: set[Apply] = set()
     for node in reversed(nodes):
         if node not in hoisted:
             scalars = [v for v in node.inputs if isinstance(v.type, ScalarType)]
             hoisted.difference_update(v.owner for v in (*_written(node), *scalars) if v.owner)
-            if isinstance(node.op, Alloc | AllocEmpty) or node in counting:
-                found = {v.owner for v in node.inputs if v.owner in hoisted and _counts(v.owner)}
-                counting |= found
+            if node.op._output_type_depends_on_input_value or node in lengths:
+                found = {v.owner for v in node.inputs if v.owner and _is_length(v.owner)}
+                lengths |= found
                 hoisted -= found
     return hoisted
 
 
-def _counts(node: Apply) -> bool:
-    """Whether a node computes whole numbers of whole numbers."""
+def _is_length(node: Apply) -> bool:
+    """Whether a node computes lengths of arrays, or whole numbers of whole numbers."""
     kinds: list[Any] = [v.type for v in (*node.inputs, *node.outputs)]
-    return all(kind.ndim == 0 and kind.dtype in discrete_dtypes for kind in kinds)
+    return isinstance(node.op, Shape | Shape_i) or all(
+        kind.ndim <= 1 and kind.dtype in discrete_dtypes for kind in kinds
+    )
 
 
 def _without_reads(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:
@@ -164,6 +179,30 @@ def _without_reads(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:
     return hoisted
 
 
+def without_branches(
+    moved: set[Apply], nodes: Sequence[Apply], outputs: Sequence[Variable]
+) -> set[Apply]:
+    """Return ``moved`` without what a step computes in a branch alone, and what may raise there.
+
+    Before the loop it would raise the error of a branch that no step takes. A conditional that is
+    moved itself takes its branches with it.
+    """
+    always = always_computed(outputs)
+    risky = {node for node in moved if node not in always and may_raise(node)}
+    if not risky:
+        return moved
+    for node in nodes:
+        # Of a conditional, only the condition is computed whatever it holds.
+        computed = node.inputs[:1] if isinstance(node.op, IfElse) else node.inputs
+        if node in moved and any(v.owner in risky for v in computed):
+            risky.add(node)
+    kept = set(moved)
+    for node in reversed(nodes):
+        if node not in kept:
+            kept.difference_update(v.owner for v in node.inputs if v.owner in risky)
+    return kept
+
+
 def _written(node: Apply) -> list[Variable]:
     """Return the inputs of a node that it may overwrite once PyTensor makes it work in place."""
     if isinstance(node.op, IncSubtensor):
@@ -180,11 +219,11 @@ def _guard(
     boundary: list[Variable],
     known: list[Variable],
 ) -> list[Any]:
-    """Return ``values``, with those that may raise computed only if the loop runs a step.
+    """Return ``values``, with those that may raise or are dear only computed if there is a step.
 
     They are computed of the variables ``known``.
     """
-    risky = {node for node in hoisted if not is_total(node)}
+    risky = {node for node in hoisted if not is_total(node) or _is_dear(node)}
     for node in io_toposort([], boundary):
         if node in hoisted and any(v.owner in risky for v in node.inputs):
             risky.add(node)
@@ -226,6 +265,24 @@ def _at_least_0(size: Any) -> Any:
 def placeholder(value: Any) -> Any:
     """Return zeros of the type of ``value``, as small as possible, for the untaken branch."""
     return pt.zeros([0 if n is None else n for n in value.type.shape], dtype=value.type.dtype)
+
+
+def _is_dear(node: Apply) -> bool:
+    """Whether a node is a product of two matrices of which not all lengths are known to be small.
+
+    All else that takes longer than to read its inputs is not total, and guarded for that.
+    """
+    if not isinstance(core_op(node.op), Dot):
+        return False
+    shapes = [v.type.shape[-2:] for v in node.inputs]
+    return all(len(shape) == 2 and 1 not in shape for shape in shapes) and any(
+        length is None or length > _SMALL for shape in shapes for length in shape
+    )
+
+
+def may_raise(node: Apply) -> bool:
+    """Whether a node may raise an error at some values of its inputs; other shapes may, too."""
+    return not (is_total(node) or isinstance(core_op(node.op), _NAN_INSTEAD))
 
 
 def is_total(node: Apply) -> bool:

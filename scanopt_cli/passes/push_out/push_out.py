@@ -24,9 +24,10 @@ class PushOut(AnyLoopPass):
     Legal cases, of Scans and of TracedLoops, where *rows* are those of a Scan's sequences, and what
     a step of a TracedLoop reads of a constant at its index, or a constant number of rows behind it:
 
-    1. Nodes that depend on loop-invariant inputs alone are computed once, before the loop. A node
-       that may raise an error for some values is computed only if the loop runs a step (an
-       ``ifelse``); with ``guarded=false``, for backends that raise no such errors, it always is.
+    1. Nodes that depend on loop-invariant inputs alone are computed once, before the loop, and so
+       leave loops in loops. A node that may raise an error for some values, or that multiplies
+       matrices not known to be small, is computed only if the loop runs a step (an ``ifelse``);
+       with ``guarded=false``, for backends that raise no such errors, it always is.
        With ``reads=false``, for backends whose steps read an entry faster than they decide whether
        there is a step, an entry or a row at an index that may be out of bounds is not read before.
     2. Elementwise arithmetic of rows and invariants is computed for all steps at once, but outer
@@ -39,7 +40,9 @@ class PushOut(AnyLoopPass):
        which may round differently.
     4. A loop that copies rows, and does nothing else, is its sequences.
 
-    Preconditions: the loop is not batched, and no step works in place. For case 2 all sequences are
+    Preconditions: the loop is not batched, and no step works in place. For case 1, with
+    ``guarded``, what may raise an error is not in a branch of the step (an ``ifelse`` that a step
+    decides): no step may take it. For case 2 all sequences are
     cut to the trip count, unless they provably have that many rows; a sequence that is cut does not
     have one row by its type, which arithmetic would broadcast. What a TracedLoop indexes provably
     has a row for each step. If no loop remains, as by case 4, that holds for a Scan too, its
@@ -51,8 +54,9 @@ class PushOut(AnyLoopPass):
     If shapes do not fit, the result raises an error even if the loop runs no step. If no loop
     remains, traces of no steps have rows of the right shape, which a Scan loses.
 
-    Out of scope: matrix products of sequences (see ``push-out-products``), and sums (see
-    ``push-out-sums``); rows that a TracedLoop reads from last to first, and maps in its states.
+    Out of scope: matrix products of sequences (see ``push-out-products``, ``push-out-batches``),
+    and sums (see ``push-out-sums``); invariants inside of an OpFromGraph that varies; rows that a
+    TracedLoop reads from last to first, and maps in its states.
     """
 
     name: ClassVar[str] = "push-out"

@@ -89,7 +89,7 @@ def compute_before(view: SlotView, maps: RowMaps) -> dict[Variable, Variable] | 
         if whole.keys().isdisjoint(node.inputs):
             known.update(zip(node.outputs, node.op.make_node(*inputs).outputs, strict=True))
         else:
-            whole[node.outputs[0]] = _at_all_steps(node, inputs)
+            whole[node.outputs[0]] = at_all_steps(node, inputs)
     if maps.is_all:
         return _instead_of_loop(view, whole)
     inner = {v: add_rows(view, whole[v], v.type) for v in read}
@@ -146,12 +146,16 @@ def _read_elsewhere(nodes: Sequence[Apply], outputs: Sequence[Variable]) -> list
 
 def _unfit(view: SlotView, maps: RowMaps, rows: Sequence[StepRow], lengths: Lengths) -> Why | None:
     """Return why rows cannot be computed with before the loop, ``None`` if they can."""
-    are_whole = all(row.is_whole(lengths) for row in rows)
     if maps.is_all:
         if not keeps_every_step(view):
             return Why.LOOP_EMPTIES
         return None if all(row.is_there(lengths) for row in rows) else Why.SEQUENCE_LENGTH
-    if are_whole:
+    return unfit_rows(rows, lengths)
+
+
+def unfit_rows(rows: Sequence[StepRow], lengths: Lengths) -> Why | None:
+    """Return why a loop cannot read what is computed of all its rows, ``None`` if it can."""
+    if all(row.is_whole(lengths) for row in rows):
         return None
     if any(row.slot.outer_input.type.shape[0] == 1 for row in rows):
         return Why.ONE_ROW
@@ -160,7 +164,7 @@ def _unfit(view: SlotView, maps: RowMaps, rows: Sequence[StepRow], lengths: Leng
     return None if is_scan or all(row.is_there(lengths) for row in rows) else Why.SEQUENCE_LENGTH
 
 
-def _at_all_steps(node: Apply, inputs: Sequence[Any]) -> Any:
+def at_all_steps(node: Apply, inputs: Sequence[Any]) -> Any:
     """Return what a node computes in all steps, from its inputs at all steps; one value a row."""
     if isinstance(node.op, DimShuffle):
         order = [axis if axis == "x" else axis + 1 for axis in node.op.new_order]

@@ -16,6 +16,7 @@ from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.loop.batching import batch_lengths, with_batch
 from scanopt_cli.passes.scan_to_loop.loop_builder import looped
+from scanopt_cli.passes.scan_to_loop.shared_entries import shared_entry
 from scanopt_cli.passes.scan_to_loop.truncated_gradients import truncated
 from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
 from scanopt_cli.pipeline.loop_passes import ScanPass
@@ -44,7 +45,10 @@ class ScanToLoop(ScanPass):
     A buffer that does not provably hold every step keeps the rows that PyTensor would keep: the
     last ones, and zeros behind them if there is more room than steps.
 
-    A batched Scan (in a Blockwise) becomes one TracedLoop whose states have the batch dimensions.
+    A batched Scan (in a Blockwise) becomes one TracedLoop whose states have the batch dimensions. A
+    state that starts equally in all entries of the batch, and is updated of what they share, such
+    as the covariance of filters with the same matrices, has none and is computed once, also where
+    the batch turns out to have no entry.
 
     A Scan whose gradient is truncated after ``k`` steps becomes two TracedLoops. No gradient passes
     from the second, which runs the last ``k`` steps, to the first, which runs those before.
@@ -111,8 +115,10 @@ def _batched(view: ScanView) -> dict[Variable, Variable] | Why:
             continue
         axis, count = view.batch_ndim, slot.n_initial
         rows: Any = initial_rows(outer, count, lengths, axis) if count else outer
-        entry = rows[(0,) * axis]
-        batched[entry] = rows
+        entry: Any = shared_entry(rows, axis)
+        if entry is None:
+            entry = rows[(0,) * axis]
+            batched[entry] = rows
         room = None if rows is outer else as_count(lengths.length_of(outer, axis))
         one.append(entry if room is None else with_room(entry, [room, *entry.shape[1:]], count))
     if any(part is None for part in one):
@@ -121,7 +127,8 @@ def _batched(view: ScanView) -> dict[Variable, Variable] | Why:
     made = _converted(core)
     if isinstance(made, Why):
         return made
-    found = vectorize_graph([made[output] for output in core.node.outputs], batched)
+    found: Any = [made[output] for output in core.node.outputs]
+    found = vectorize_graph(found, batched) if batched else found
     batch = batch_lengths(view.node.inputs, view.batch_ndim)
     return {
         before: with_batch(new, before.type, batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Self
 
 from pytensor.graph.basic import Apply
@@ -12,12 +13,20 @@ from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import MergeFeature
 
 from scanopt_cli.analysis.term_counts import MOST_TERMS, most_terms
+from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.equivalence.definition import Definition
 from scanopt_cli.ir.client_lists import remove_readers_fast
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.loop.shifted_sums import protect_log_sums, unprotect_log_sums
+from scanopt_cli.passes.share_factors import ShareFactors, is_shared, with_shared_factors
 from scanopt_cli.passes.simplify.sound_rewriters import sound_rewriter
-from scanopt_cli.pipeline.contract import CompilationTarget, Fixpoint, Pass, PassContext
+from scanopt_cli.pipeline.contract import (
+    CompilationTarget,
+    Fixpoint,
+    Pass,
+    PassContext,
+    Rewrite,
+)
 from scanopt_cli.remarks import Code, Why, because
 
 # At most so many forms of one graph in search of a fixpoint.
@@ -87,9 +96,9 @@ class Simplify(Pass):
         elif _differentiates_equal_ops_apart(fgraph, context.digests.sameness):
             context.missed(None, Code.NOT_SIMPLIFIED, because(Why.OPS_FOR_GRADIENTS))
         else:
-            yield Fixpoint(self._rewritten, _MOST_FORMS)
+            yield Fixpoint(partial(self._rewritten, is_body=bool(context.path)), _MOST_FORMS)
 
-    def _rewritten(self, fgraph: FunctionGraph) -> FunctionGraph:
+    def _rewritten(self, fgraph: FunctionGraph, *, is_body: bool) -> FunctionGraph:
         form = copy_nodes(fgraph)
         remove_readers_fast(form)
         form.attach_feature(_Merging())
@@ -97,6 +106,8 @@ class Simplify(Pass):
         # What speaks against a rewriter may be gone from a later form.
         sound_rewriter(form, self.without).rewrite(form)
         unprotect_log_sums(form)
+        if is_body and is_shared(fgraph.apply_nodes) and _is_shared_form(fgraph, form):
+            return fgraph
         return form
 
 
@@ -113,6 +124,16 @@ class _Merging(MergeFeature):
             self.nodes_seen.add(node)
         else:
             super().process_node(fgraph, node)
+
+
+def _is_shared_form(fgraph: FunctionGraph, form: FunctionGraph) -> bool:
+    """Whether a body is a simplified ``form`` but for the factors that its products share.
+
+    PyTensor multiplies them into each product again; see ``share-factors``.
+    """
+    copy = copy_nodes(form)
+    Rewrite(with_shared_factors(copy.toposort())).apply(copy, ShareFactors.name)
+    return digest(copy) == digest(fgraph)
 
 
 def _differentiates_equal_ops_apart(fgraph: FunctionGraph, sameness: Definition) -> bool:

@@ -16,7 +16,8 @@ from pytensor.tensor.elemwise import Elemwise
 # generator is a value too, and a rewrite tagged ``random_unsafe`` returns a different one.
 # ``local_dimshuffle_subtensor`` turns the sum of `x[:-2:-1]` of a known length into `x[0]`. How a
 # system is solved is for `factor-once` and the compilation: ``psd_solve_to_chol_solve`` takes the
-# triangle of the factor that is slower.
+# triangle of the factor that is slower. ``local_subtensor_of_alloc``, which the lift of diagonals
+# has in it, nests choices for the length of `alloc(x, n)[:m]`, of which none can be proved.
 _WITHOUT = (
     "scan",
     "inplace",
@@ -24,7 +25,9 @@ _WITHOUT = (
     "inline_ofg",
     "random_unsafe",
     "local_dimshuffle_subtensor",
+    "extract_diag_lift_pass",
     "local_merge_alloc",
+    "local_subtensor_of_alloc",
     "local_view_op",
     "psd_solve_to_chol_solve",
 )

@@ -201,6 +201,7 @@ ADMITTED: Mapping[str, str] = {
     "pytensor.xtensor.type": "XTensorConstant XTensorSharedVariable XTensorType XTensorVariable",
     "pytensor.xtensor.vectorization": "XBlockwise XElemwise XRV",
     "scanopt_cli.loop.operators": "Loop TracedLoop",
+    "scanopt_cli.loop.running_product": "RunningProduct",
 }
 """Modules, and the names of their admitted classes."""
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 from pytensor.gradient import hessian
 from pytensor.graph.basic import Variable
 from pytensor.scan.utils import until
-from pytensor.tensor.linalg import solve
+from pytensor.tensor.linalg import cholesky, solve
 
 from support.benchmarks.batch_cases import batch
 from support.graph_building import scan
@@ -192,7 +193,91 @@ def _invariant_map() -> Case:
     return Case("map of values that no step changes", build, arguments, 4)
 
 
+def _solved_rows() -> Case:
+    def build() -> Built:
+        rows, matrix, start = *pt.dmatrices("rows", "matrix"), pt.dvector("start")
+        xs = scan(
+            lambda row, x, a: pt.tanh(x + solve(a, row)),
+            sequences=[rows],
+            outputs_info=[start],
+            non_sequences=[matrix],
+        )
+        return [rows, matrix, start], [xs[-1]]
+
+    def arguments(scale: int) -> list[Any]:
+        n = 20 * scale
+        return [
+            _rng().normal(size=(500, n)),
+            _rng().normal(size=(n, n)) + n * np.eye(n),
+            np.ones(n),
+        ]
+
+    return Case("rows solved by a fixed matrix", build, arguments, 3)
+
+
+def _multiplied_matrices() -> Case:
+    def build() -> Built:
+        rows, matrix, start = pt.dtensor3("rows"), *pt.dmatrices("matrix", "start")
+        xs = scan(
+            lambda row, x, w: pt.tanh(x + row @ w),
+            sequences=[rows],
+            outputs_info=[start],
+            non_sequences=[matrix],
+        )
+        return [rows, matrix, start], [xs[-1]]
+
+    def arguments(scale: int) -> list[Any]:
+        n = 4 * scale
+        return [_rng().normal(size=(500, n, n)), _rng().normal(size=(n, n)), np.ones((n, n))]
+
+    return Case("matrices of a sequence by a matrix", build, arguments, 4)
+
+
+def _factored_matrices() -> Case:
+    def build() -> Built:
+        rows, start = pt.dtensor3("rows"), pt.dvector("start")
+        xs = scan(lambda row, x: pt.tanh(cholesky(row) @ x), sequences=[rows], outputs_info=[start])
+        slope = pytensor.grad(xs[-1].sum(), rows)
+        return [rows, start], [xs[-1], slope]
+
+    def arguments(scale: int) -> list[Any]:
+        n = 4 * scale
+        roots = _rng().normal(size=(500, n, n))
+        return [roots @ roots.transpose(0, 2, 1) + n * np.eye(n), np.ones(n)]
+
+    return Case("factors of a sequence's matrices, gradient", build, arguments, 4)
+
+
+def _three_levels() -> Case:
+    """What depends on no step is two loops further down."""
+
+    def build() -> Built:
+        start, matrix = pt.dscalar("start"), pt.dmatrix("matrix")
+
+        def repeated(step: Callable[..., Any], x: Any, w: Any) -> Any:
+            return scan(step, outputs_info=[x], non_sequences=[w], n_steps=8)[-1]
+
+        last = repeated(
+            lambda x, w: repeated(
+                lambda y, w: repeated(lambda z, w: pt.tanh(z * pt.exp(w @ w).sum()), y, w), x, w
+            ),
+            start,
+            matrix,
+        )
+        return [start, matrix], [last, pytensor.grad(last, start)]
+
+    def arguments(scale: int) -> list[Any]:
+        n = 16 * scale
+        return [np.asarray(0.5), _rng().normal(size=(n, n)) / n**2 - 1 / n]
+
+    return Case("exp(w @ w).sum() three loops down, gradient", build, arguments, 4)
+
+
 STEPS = [
+    _solved_rows(),
+    _multiplied_matrices(),
+    _factored_matrices(),
+    _three_levels(),
     _written_rows(known=True),
     _written_rows(known=False),
     _solved("gen"),
@@ -259,7 +344,7 @@ def _epidemic(*, is_gradient: bool) -> Case:
         )
         cost = of_cases.sum() + of_deaths.sum()
         wrt = [s, e, i, beta, gamma, delta]
-        outputs = [cost, *pt.grad(cost, wrt)] if is_gradient else [cost]
+        outputs = [cost, *pytensor.grad(cost, wrt)] if is_gradient else [cost]
         return [cases, deaths, *wrt], outputs
 
     def arguments(_scale: int) -> list[Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytensor.tensor as pt
+from pytensor.compile.builders import OpFromGraph
 
 from scanopt_cli import loop
 from scanopt_cli.ir.graph import Graph
@@ -22,6 +23,8 @@ _NODES_A_NESTED_LOOP = 6
 _NODES_A_BACKWARD_LOOP = 20
 _NODES_A_NETWORK = 20
 _NODES_A_SOLVE = 12
+_NODES_A_FILTER = 8
+_NODES_A_LAYER = 7
 # `pytensor.scan` walks all that its inputs depend on, so one chain of a thousand loops takes hours.
 _CHAIN = 8
 
@@ -79,6 +82,20 @@ def summing_graph(nodes: int) -> Graph:
     return graph_of(*results)
 
 
+def running_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, loops of running sums, and products of factors."""
+    results = []
+    for _ in range(max(nodes // _NODES_A_SUM, 1)):
+        v, start, w = pt.dvector("v"), pt.dscalar("start"), pt.dscalar("w")
+        results += scan(
+            lambda a, s, y, w: [s + pt.exp(a), pt.tanh(y) + a, pt.mul(w, y, a), pt.mul(w, y, y)],
+            sequences=[v],
+            outputs_info=[start, start, None, None],
+            non_sequences=[w],
+        )
+    return graph_of(*results)
+
+
 def networks_graph(nodes: int) -> Graph:
     """Return a graph of about ``nodes`` nodes, loops that multiply a sequence by two matrices."""
     results = []
@@ -110,6 +127,22 @@ def solves_graph(nodes: int) -> Graph:
     return graph_of(*results)
 
 
+def filters_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, TracedLoops of which each two share a matrix."""
+
+    def step(carry, row, w):
+        y, p = carry
+        return (y + p @ row, pt.tanh(p @ w)), None
+
+    results = []
+    for _ in range(max(nodes // _NODES_A_FILTER // 2, 1)):
+        y, p, w = (pt.tensor(shape=(3,) * ndim, dtype="float64") for ndim in (1, 2, 2))
+        for _ in range(2):
+            rows = pt.tensor(shape=(None, 3), dtype="float64")
+            results.append(loop.scan(step, (y, p), rows, w)[0][0])
+    return graph_of(*results)
+
+
 def gates_graph(nodes: int) -> Graph:
     """Return a graph of about ``nodes`` nodes, TracedLoops that read two products of a state."""
 
@@ -121,6 +154,20 @@ def gates_graph(nodes: int) -> Graph:
     for _ in range(max(nodes // _NODES_A_NETWORK, 1)):
         x, w, u = pt.dvector("x"), pt.dmatrix("w"), pt.dmatrix("u")
         results.append(_carried(step, x, (w, u), 10))
+    return graph_of(*results)
+
+
+def layers_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, chains of OpFromGraphs with an output for nobody."""
+    results = []
+    for number in range(max(nodes // (_NODES_A_LAYER * _CHAIN), 1)):
+        p, q = pt.dscalars("p", "q")
+        state, other = pt.dscalars("x", "y")
+        for place in range(_CHAIN):
+            kept = pt.tanh(p * (1 + place + number * _CHAIN))
+            layer = OpFromGraph([p, q], [kept + q, pt.exp(q), p], name="layer")
+            state, other, _ = layer(state, other)
+        results.append(state)
     return graph_of(*results)
 
 
@@ -199,4 +246,28 @@ def invariant_graph(nodes: int) -> Graph:
             n_steps=n,
         )
         results += [same[-1], ys[-1]]
+    return graph_of(*results)
+
+
+def constant_loops_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, loops over constants, each of which is another."""
+    results = []
+    for start in range(max(nodes // _NODES_A_GRADIENT, 1)):
+        ys = scan(
+            lambda y: pt.exp(-y),
+            outputs_info=[pt.constant(float(start + 1), dtype="float64")],
+            n_steps=5,
+        )
+        results.append(ys[-1] * pt.dscalar("x"))
+    return graph_of(*results)
+
+
+def unread_taps_graph(nodes: int) -> Graph:
+    """Return a graph of about ``nodes`` nodes, loops with taps that no step reads."""
+    results = []
+    for _ in range(max(nodes // _NODES_A_GRADIENT, 1)):
+        start, n = pt.dvector("start"), pt.lscalar("n")
+        state = {"initial": start, "taps": [-3, -2, -1]}
+        ys = scan(lambda y3, y2, y1: pt.sin(y2), outputs_info=[state], n_steps=n)
+        results.append(ys[-1])
     return graph_of(*results)

@@ -1,0 +1,1 @@
+"""The pass `fold-loops`: evaluates loops over constants once."""

@@ -1,0 +1,201 @@
+"""Replace loops that need no loop by Ops on whole arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+
+from scanopt_cli.analysis.accesses.indices import read_index
+from scanopt_cli.analysis.buffers import is_whole
+from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.declared_lengths import declaring_as
+from scanopt_cli.ir.scan_view import ScanView
+from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
+from scanopt_cli.passes.loops_to_ops.known_steps import KnownSteps, StepValues
+from scanopt_cli.passes.loops_to_ops.running_states import STATE_KINDS, Running
+from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
+from scanopt_cli.pipeline.loop_passes import AnyLoopPass
+from scanopt_cli.remarks import Code, Reason, Why, because
+
+
+@dataclass(frozen=True)
+class LoopsToOps(AnyLoopPass):
+    """Replace maps, running sums and running products by Ops on whole arrays.
+
+    A step of a Scan is called anew each time, which takes longer than most of what it computes. An
+    Op on the rows of all steps is called once. A loop goes once all of its outputs are computed by
+    Ops; of a loop that stays, the outputs leave that nothing in it reads.
+
+    Legal cases:
+
+    1. A map: an output, or a state, that a step computes of rows of sequences and of what no step
+       changes. Elementwise arithmetic, sums and products over axes of a row, slices of it, its
+       lengths, and its products with matrices that no step changes have an Op for all steps.
+    2. ``s + f(x_t)``, where only the last value is read, is ``s + sum(f(x))``, with ``f`` as in
+       case 1. Several terms may be added, or subtracted; they are added to each other first.
+    3. The same with the trace read is ``cumsum``, of the initial value and the terms, in the order
+       of the loop.
+    4. ``p * f(x_t)`` is ``cumprod``, likewise. Its derivative is that of the loop: it does not
+       divide by a factor, which may be zero.
+    5. Cases 1 to 4 of states of cases 3 and 4: a running sum of a running sum.
+
+    Preconditions: numbers are float32, float64 or integers; sums of integers wrap around as in the
+    loop. Sequences provably have a row for each step. The loop has no stop condition and is not
+    batched, no step works in place, and traces that are read provably hold every step. What is
+    computed raises no error but that shapes do not fit, which is raised then even if the loop runs
+    no step. A state has the shape of what is added to it, as far as types tell. Nothing that stays
+    in the loop reads an output that leaves, nor what that alone does not compute. No sum is made of
+    outer products of all steps, which would take far more memory than the loop. A product has one
+    factor beside the state: of two, the product may overflow.
+
+    Sums of case 2 are rounded in another order, those of float32 in float64. Where terms near the
+    largest number cancel, one order may overflow and another not. Traces of no steps have rows of
+    the right shape, which a Scan loses.
+
+    With ``traced=false``, TracedLoops stay: they are compiled to machine code, which keeps what it
+    computes in registers, and is as fast as Ops on arrays or faster. So it is of JAX, which
+    compiles loops of both kinds: with ``scans=false`` Scans stay as well.
+
+    Out of scope: sums of outer products and of products of matrices (see ``push-out-sums``),
+    states with several taps, indices that vary, and linear algebra.
+    """
+
+    name: ClassVar[str] = "loops-to-ops"
+    accepts_in_place: ClassVar[bool] = False
+    accepts_batched: ClassVar[bool] = False
+    accepts_while: ClassVar[bool] = False
+
+    traced: bool = True
+    """whether TracedLoops are replaced, too"""
+
+    scans: bool = True
+    """whether Scans are replaced"""
+
+    def adapted(self, target: CompilationTarget) -> Self:
+        """Leave JAX its loops, which it compiles as wholes: Ops on arrays gain nothing there."""
+        is_jax = target.linker == "jax"
+        return replace(self, traced=self.traced and not is_jax, scans=self.scans and not is_jax)
+
+    def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
+        """Return replacements for all outputs, of which Ops compute some."""
+        if not (self.scans if isinstance(view, ScanView) else self.traced):
+            return None
+        names = context.names(view)
+        view.unfreeze()
+        known = KnownSteps.of(view)
+        leaving = _leaving(view, known, context)
+        if not leaving:
+            return None
+        reason = _unfit(view, known, leaving, context)
+        labels = [names[slot] for slot in leaving]
+        if reason is not None:
+            context.missed(view, Code.LOOP_NEEDED, reason, *labels)
+            return None
+        context.passed(view, Code.LOOP_NOT_NEEDED, *labels)
+        return _replaced(view, known, leaving, context)
+
+
+def _leaving(view: SlotView, known: KnownSteps, context: PassContext) -> list[Slot]:
+    """Return the slots with outputs that Ops can compute."""
+    leaving, lengths = [], Lengths(view.n_steps)
+    running = known.running
+    for slot in view.outputs():
+        if slot.kind in STATE_KINDS:
+            is_last = _is_last_alone(slot, context)
+            if slot in running and (is_last or is_whole(view, slot, lengths)):
+                leaving.append(slot)
+        elif slot.kind in (SlotKind.NIT_SOT, SlotKind.TRACED):
+            varies = slot.inner_outputs[0] in known.varying
+            if varies and is_whole(view, slot, lengths):
+                leaving.append(slot)
+    leaving = [slot for slot in leaving if _has_room(slot, known, context)]
+    group = known.groups()
+    staying = {group(slot) for slot in view.outputs() if slot not in leaving}
+    return [slot for slot in leaving if group(slot) not in staying]
+
+
+def _has_room(slot: Slot, known: KnownSteps, context: PassContext) -> bool:
+    """Whether no array of all steps is far larger than what the loop keeps."""
+    wanted = set(slot.inner_outputs)
+    if slot.kind in STATE_KINDS:
+        wanted = set(known.running[slot].parts)
+    wide = known.wide & known.needed(wanted)
+    if slot.kind in STATE_KINDS and _is_last_alone(slot, context):
+        return not wide
+    ndim = getattr(slot.inner_outputs[0].type, "ndim", 0)
+    return all(getattr(v.type, "ndim", 0) <= ndim for v in wide)
+
+
+def _is_last_alone(slot: Slot, context: PassContext) -> bool:
+    """Whether only the last value of a state is read."""
+    if slot.kind is SlotKind.UNTRACED:
+        return True
+    return len(_last_rows(slot, context)) == len(context.clients(slot.outer_output))
+
+
+def _last_rows(slot: Slot, context: PassContext) -> list[Variable]:
+    """Return what reads the last row of a trace."""
+    reads = [(n, read_index(n, 0)) for n, at in context.clients(slot.outer_output) if not at]
+    return [
+        node.outputs[0] for node, index in reads if index and index.row == -1 and not index.rest
+    ]
+
+
+def _unfit(
+    view: SlotView, known: KnownSteps, leaving: list[Slot], context: PassContext
+) -> Reason | None:
+    """Return why Ops cannot compute outputs, ``None`` if they can."""
+    lengths = Lengths(view.n_steps)
+    wanted = known.needed(v for slot in leaving for v in _wanted(slot, known, context))
+    rows = [row for inner, row in known.rows.items() if inner in wanted]
+    if not (lengths.runs(0) and all(row.is_there(lengths) for row in rows)):
+        return because(Why.SEQUENCE_LENGTH)
+    return None
+
+
+def _wanted(slot: Slot, known: KnownSteps, context: PassContext) -> list[Variable]:
+    """Return what has to be known at all steps for the outputs of a slot."""
+    state = known.running.get(slot)
+    if state is not None and state.how is not Running.LATEST and _is_last_alone(slot, context):
+        return state.parts
+    return slot.inner_outputs
+
+
+def _replaced(
+    view: SlotView, known: KnownSteps, leaving: list[Slot], context: PassContext
+) -> dict[Variable, Variable]:
+    """Return replacements for all outputs, and for reads of last values."""
+    needed = known.needed(v for slot in leaving for v in _wanted(slot, known, context))
+    values = known.computed(needed)
+    made: dict[Variable, Variable] = {}
+    for slot in leaving:
+        if slot.kind in STATE_KINDS:
+            made |= _of_state(slot, known, values, context)
+        else:
+            rows = values.varying[slot.inner_outputs[0]]
+            made[slot.output] = declaring_as(rows, slot.output)
+    view.slots = [slot for slot in view.slots if slot not in leaving]
+    if view.outputs():
+        return made | view.rebuild()
+    return made | dict.fromkeys(view.counts, view.n_steps)
+
+
+def _of_state(
+    slot: Slot, known: KnownSteps, values: StepValues, context: PassContext
+) -> dict[Variable, Variable]:
+    """Return replacements for the trace and the last value of a state."""
+    state, trace = known.running[slot], values.traces.get(slot)
+    lasts = [v for v in (slot.last,) if v is not None]
+    if slot.kind is SlotKind.UNTRACED:
+        lasts.append(slot.output)
+    if trace is None:
+        lasts += _last_rows(slot, context)
+        last: Any = state.last(values.start(slot), values.addends(state))
+        return {v: declaring_as(last, v) for v in lasts}
+    found: dict[Variable, Variable] = {v: declaring_as(trace[-1], v) for v in lasts}
+    if slot.kind is not SlotKind.UNTRACED:
+        found[slot.output] = declaring_as(pt.as_tensor_variable(trace), slot.output)
+    return found

@@ -1,0 +1,107 @@
+"""What a node of a body computes in all steps at once, given its inputs at all steps.
+
+An array of all steps has an axis of steps before those that a step sees. A product by an invariant
+matrix is one product of matrices, and a solution by one has a column for each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.compile.builders import infer_shape
+from pytensor.conditional.op import ifelse
+from pytensor.graph.basic import Apply
+from pytensor.graph.replace import vectorize_graph
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.decomposition.lu import LUFactor
+from pytensor.tensor.linalg.inverse import MatrixInverse
+from pytensor.tensor.linalg.solvers.general import Solve
+from pytensor.tensor.linalg.solvers.psd import CholeskySolve
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.linalg.summary import Det, SLogDet
+from pytensor.tensor.math import Dot
+
+from scanopt_cli.ir.inner_graphs import core_op
+
+_SOLVERS = (CholeskySolve, Solve, SolveTriangular)
+_DEAR = (*_SOLVERS, Cholesky, Det, Dot, LUFactor, MatrixInverse, SLogDet)
+MATRIX = 2
+"""How many axes a matrix has."""
+
+
+def is_dear(node: Apply) -> bool:
+    """Whether a node multiplies or factors matrices, or solves by one, without a batch."""
+    return isinstance(core_op(node.op), _DEAR) and all(v.type.ndim <= MATRIX for v in node.inputs)
+
+
+def is_solution(node: Apply, is_row: Sequence[bool]) -> bool:
+    """Whether a node solves by a matrix that is the same in all steps."""
+    return isinstance(core_op(node.op), _SOLVERS) and list(is_row) == [False, True]
+
+
+def is_product(node: Apply, is_row: Sequence[bool]) -> bool:
+    """Whether a node multiplies by what is the same in all steps."""
+    return isinstance(core_op(node.op), Dot) and not all(is_row)
+
+
+def at_all_steps(
+    node: Apply, inputs: Sequence[Any], is_row: Sequence[bool], n_steps: Any
+) -> list[Any]:
+    """Return the outputs of a node at all steps, of inputs at all steps where they are rows.
+
+    With ``n_steps``, the loop may run no step. Then what does more than multiply is computed only
+    if it runs one: it may raise an error, and PyTensor cannot run a Blockwise of no entries.
+    """
+    op = core_op(node.op)
+    if isinstance(op, DimShuffle):
+        order = [axis if axis == "x" else axis + 1 for axis in op.new_order]
+        return [inputs[0].dimshuffle(0, *order)]
+    if isinstance(op, Elemwise):
+        return [node.op(*inputs)]
+    if isinstance(op, Dot):
+        left, right = inputs
+        return [_product(node, left, right, is_row)]
+    if is_solution(node, is_row):
+        made = [_solutions(op, *inputs)]
+    else:
+        made = vectorize_graph(node.outputs, dict(zip(node.inputs, inputs, strict=True)))
+    if n_steps is None:
+        return made
+    zeros = [
+        value.type.filter_variable(pt.zeros(list(shape), dtype=value.type.dtype))
+        for value, shape in zip(made, infer_shape(made, (), ()), strict=True)
+    ]
+    chosen: Any = ifelse(pt.gt(n_steps, 0), made, zeros)
+    return list(chosen)
+
+
+def _product(node: Apply, left: Any, right: Any, is_row: Sequence[bool]) -> Any:
+    """Return the products at all steps."""
+    if all(v.type.ndim == MATRIX for v in node.inputs):
+        if list(is_row) == [True, False]:
+            return _products(left, right)
+        if list(is_row) == [False, True]:
+            return _products(right.mT, left.T).mT
+    given = dict(zip(node.inputs, (left, right), strict=True))
+    (found,) = vectorize_graph(node.outputs, given)
+    return found
+
+
+def _products(rows: Any, matrix: Any) -> Any:
+    """Return the products of all rows, which are matrices, and a matrix."""
+    steps, length, _ = rows.shape
+    products = pt.dot(rows.reshape((steps * length, rows.shape[2])), matrix)
+    return products.reshape((steps, length, matrix.shape[1]))
+
+
+def _solutions(op: Any, matrix: Any, rows: Any) -> Any:
+    """Return the solutions of equations whose right sides are rows, by one matrix."""
+    columns = type(op)(**{**op._props_dict(), "b_ndim": MATRIX})
+    if op.b_ndim == 1:
+        return columns(matrix, rows.T).T
+    steps, length, width = rows.shape
+    side = rows.dimshuffle(1, 0, 2).reshape((length, steps * width))
+    return columns(matrix, side).reshape((length, steps, width)).dimshuffle(1, 0, 2)

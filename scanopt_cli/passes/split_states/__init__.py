@@ -1,0 +1,1 @@
+"""The passes that split recursions which read no data off a loop."""
