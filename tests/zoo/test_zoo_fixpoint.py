@@ -19,6 +19,7 @@ _QUICK = {
     ("AR(2)", 2, "default"),
     ("ARMA(2,1)", 1, "grad"),
     ("GARCH(1,1)", 2, "grad"),
+    ("GRU", 2, "grad"),
     ("HMM, log space", 1, "grad"),
     ("Kalman, local level", 0, "loop"),
     ("Kalman, local level", 2, "default"),

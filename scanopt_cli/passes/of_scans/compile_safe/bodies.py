@@ -108,6 +108,8 @@ def _of_as_many_rows(variable: Any) -> Iterator[Variable]:
         match None if node is None else node.op:
             case Dot():
                 waiting.append(node.inputs[0])
+            case DimShuffle(new_order=order) if order[:1] == (0,):
+                waiting.append(node.inputs[0])
             case Elemwise():
                 waiting += (v for v in node.inputs if v.type.ndim and v.type.shape[0] != 1)
 
