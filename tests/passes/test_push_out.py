@@ -72,9 +72,7 @@ def test_must_not_move_lengths_by_which_the_type_of_an_array_is_known(steps: int
         assert rows.type.shape == (None, 1, 2)
         return y + scan(lambda row, z: z * row.sum(), sequences=[rows], outputs_info=[x])[-1]
 
-    graph = graph_of(
-        scan(step, outputs_info=[x], non_sequences=[one_row], n_steps=n, strict=False)
-    )
+    graph = graph_of(scan(step, outputs_info=[x], non_sequences=[one_row], n_steps=n, strict=False))
     work, remarks = optimized(graph, "push-out")
     assert "moved" in remarks[0]
     assert_same_values(graph, work, x=0.4, n=steps, one_row=np.arange(6.0).reshape(3, 1, 2) / 3)
