@@ -156,10 +156,11 @@ def _without_buffers(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:
 
 def _is_length(node: Apply) -> bool:
     """Whether a node computes lengths of arrays, or whole numbers of whole numbers."""
+    if not is_numeric(node):
+        return False
     kinds: list[Any] = [v.type for v in (*node.inputs, *node.outputs)]
-    return isinstance(node.op, Shape | Shape_i) or all(
-        kind.ndim <= 1 and kind.dtype in discrete_dtypes for kind in kinds
-    )
+    are_whole = all(kind.ndim <= 1 and kind.dtype in discrete_dtypes for kind in kinds)
+    return are_whole or isinstance(node.op, Shape | Shape_i)
 
 
 def _without_reads(hoisted: set[Apply], nodes: Sequence[Apply]) -> set[Apply]:

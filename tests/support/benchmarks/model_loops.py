@@ -11,6 +11,7 @@ import numpy as np
 import pytensor.tensor as pt
 from jax import lax
 
+from support.benchmarks import loops_by_hand
 from support.benchmarks.values_and_gradients import Case
 from support.graph_building import scan
 
@@ -207,6 +208,7 @@ def _chains(shape: tuple[int, ...], *, shapes_known: bool = True) -> Case:
         | {name: np.full(shape, value) for name, value in starts.items()},
         ("omega", "alpha", "beta"),
         shapes_known=shapes_known,
+        by_hand=loops_by_hand.garch_chains if shape else loops_by_hand.garch,
     )
 
 
@@ -235,6 +237,7 @@ MODEL_LOOPS = {
         },
         ("alpha", "beta"),
         sequences=2,
+        by_hand=loops_by_hand.rescorla_wagner,
     ),
     "Elo, 100 players": _games(100),
     "Elo, 10,000 players": _games(10_000),
@@ -243,7 +246,10 @@ MODEL_LOOPS = {
     "GARCH, 16 chains": _chains((16,)),
     "GARCH, 16 chains, shapes unknown": _chains((16,), shapes_known=False),
     "exponential smoothing": _case(
-        _smoothing, {"y": _rng.normal(size=2_000), "level": 0.1, "alpha": 0.3}, ("level", "alpha")
+        _smoothing,
+        {"y": _rng.normal(size=2_000), "level": 0.1, "alpha": 0.3},
+        ("level", "alpha"),
+        by_hand=loops_by_hand.smoothing,
     ),
     "adstock": _case(
         _adstock,
@@ -256,6 +262,7 @@ MODEL_LOOPS = {
         },
         ("kept", "effect"),
         sequences=2,
+        by_hand=loops_by_hand.adstock,
     ),
     "Hawkes process": _case(
         _hawkes,
@@ -267,6 +274,7 @@ MODEL_LOOPS = {
             "beta": 1.2,
         },
         ("mu", "alpha", "beta"),
+        by_hand=loops_by_hand.hawkes,
     ),
     "rows solved by a matrix of 3": _case(
         _solved,
