@@ -124,6 +124,8 @@ def distributed(graph: FrozenFunctionGraph, n_states: int) -> DistributedBody | 
         return None
     if any(needs[i] >> j & 1 for i in numbers for j in arrays):
         return None
+    if _reads_written(nodes, depends, sum(1 << i for i in arrays)):
+        return None
     if not all(_is_written(states[i], outputs[i]) for i in arrays):
         return None
     reads = Counter(v for node in nodes for v in node.inputs) + Counter(outputs)
@@ -185,6 +187,15 @@ def _is_written(state: Variable, new: Any) -> bool:
     while new is not state and isinstance(new.owner_op, WriteRow):
         new = new.owner.inputs[0]
     return new is state
+
+
+def _reads_written(nodes: Sequence[Apply], depends: Mapping[Variable, int], arrays: int) -> bool:
+    """Whether what is written to an array is computed of one of which rows are written.
+
+    It would be read after it is written, in the same step or where steps are done anew.
+    """
+    writes = [node for node in nodes if isinstance(node.op, WriteRow)]
+    return any(depends.get(v, 0) & arrays for node in writes for v in node.inputs[1:])
 
 
 def _dependencies(nodes: Sequence[Apply], states: Sequence[Variable]) -> dict[Variable, int]:

@@ -275,6 +275,42 @@ def test_entries_that_an_index_chooses() -> None:
             function(*given)
 
 
+def _arrays_that_read_themselves(c: Any, x: Any, y: Any, at: Any) -> tuple[Any, ...]:
+    h, first, second = c
+    return y * h + x, first[at].set(first[at] * 1.01 + h), second[at].set(h)
+
+
+def _arrays_that_read_each_other(c: Any, x: Any, y: Any, at: Any) -> tuple[Any, ...]:
+    h, first, second = c
+    return y * h + x, first[at].set(second[at] * 2), second[at].set(h + first[at])
+
+
+ARRAYS = {
+    "themselves": _arrays_that_read_themselves,
+    "each other": _arrays_that_read_each_other,
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_that_are_read_and_written(name: str) -> None:
+    """Done anew, or in another order within a step, a row would be read after it is written."""
+    at, first, second = pt.lscalar("at"), pt.dvector("first"), pt.dvector("second")
+    last, trace = scan(
+        lambda c, xs, i: (ARRAYS[name](c, *xs, i), c[0]), (H, first, second), (X, Y), at
+    )
+    inputs = [X, Y, H, at, first, second]
+    function, plain = compiled([*last, trace], NUMBA, inputs), compiled([*last, trace], PLAIN, inputs)
+    assert not is_in_parts(function)
+    for n in (5, 40, 70):
+        x, y = values(n)[:2]
+        y[n // 2] = 1e-200  # steps would be done anew
+        given = [x, y, 0.3, 2, np.arange(4.0), np.ones(4)]
+        for found, wanted in zip(
+            function(*map(np.copy, given)), plain(*map(np.copy, given)), strict=True
+        ):
+            np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+
+
 def test_what_is_known_of_choices() -> None:
     i, x, y = int64("i"), float64("x"), float64("y")
     first, second = scalars.eq(i, 0), scalars.eq(i, 1)
