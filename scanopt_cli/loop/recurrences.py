@@ -113,7 +113,7 @@ def distributed(graph: FrozenFunctionGraph, n_states: int) -> DistributedBody | 
         return None
     if not all(type(node.op) is Composite or _is_simple(node) for node in graph.toposort()):
         return None
-    inputs, outputs = graph.inputs, with_known_conditions(_unfused(graph.outputs))
+    inputs, outputs = graph.inputs, _with_known_conditions(_unfused(graph.outputs))
     nodes = list(toposort(outputs, blockers=inputs))
     states = inputs[1 : 1 + n_states]
     numbers = [i for i, state in enumerate(states) if isinstance(state.type, ScalarType)]
@@ -130,6 +130,8 @@ def distributed(graph: FrozenFunctionGraph, n_states: int) -> DistributedBody | 
         return None
     reads = Counter(v for node in nodes for v in node.inputs) + Counter(outputs)
     found = list(_recurrences(numbers, inputs[0], states, outputs, depends, reads))
+    if _may_fail_if_unsure(nodes, found, outputs, depends):
+        return None
     kept = [one for one in found if one.total is None]
     if sum(len(one.states) for one in kept) > _MOST_STATES:
         return None
@@ -187,6 +189,43 @@ def _is_written(state: Variable, new: Any) -> bool:
     while new is not state and isinstance(new.owner_op, WriteRow):
         new = new.owner.inputs[0]
     return new is state
+
+
+def _with_known_conditions(outputs: Sequence[Variable]) -> list[Variable]:
+    """Return outputs with choices made once, unless what may raise an error would be dropped."""
+    known = with_known_conditions(outputs)
+    left = set(toposort(known))
+    are_left = all(node in left for node in toposort(outputs) if _may_fail(node))
+    return known if are_left else list(outputs)
+
+
+def _may_fail(node: Apply) -> bool:
+    """Whether a node may raise an error in a step."""
+    return isinstance(node.op, CheckAndRaise | ScalarSubtensor | WriteRow)
+
+
+def _may_fail_if_unsure(
+    nodes: Sequence[Apply],
+    found: Sequence[Recurrence],
+    outputs: Sequence[Variable],
+    depends: Mapping[Variable, int],
+) -> bool:
+    """Whether states by which the steps may have to be done anew decide on errors, or on rows.
+
+    Then it is too late: the error is raised, or another row is written.
+    """
+    unsure = 0
+    for one in found:
+        needs = reduce(or_, (depends.get(outputs[i], 0) for i in one.states))
+        if one.forms is not None or needs & unsure:
+            unsure |= sum(1 << i for i in one.states)
+    decisive = [
+        v
+        for node in nodes
+        if _may_fail(node)
+        for v in (node.inputs[1:2] if isinstance(node.op, WriteRow) else node.inputs)
+    ]
+    return any(depends.get(v, 0) & unsure for v in decisive)
 
 
 def _reads_written(nodes: Sequence[Apply], depends: Mapping[Variable, int], arrays: int) -> bool:

@@ -197,6 +197,7 @@ def _is_row(array: Any, op: Any, indices: Sequence[Variable]) -> bool:
     """Whether an Op reads or writes a row in memory, by an integer, which is its first index."""
     return (
         len(indices) == 1
+        and array.type.numpy_dtype.kind != "c"
         and not all(array.type.broadcastable)
         and isinstance(op.idx_list[0], int)
         and isinstance(indices[0].type, ScalarType)

@@ -371,6 +371,8 @@ class Writer(LengthWriter):
         if not is_cached:
             self.context.add_dynamic_addr(self.builder, 0, info="called")
         typing = self.context.typing_context
+        for register in () if hasattr(function, "py_func") else (self.context, typing):
+            register.refresh()  # where PyTensor may just have registered the function
         kinds = tuple(value.numba_type for value in values if not isinstance(value, Gathered))
         kind = typing.resolve_value_type(function)
         signature = typing.resolve_function_type(kind, kinds, {})
