@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Variable
 
+from scanopt_cli import loop
 from scanopt_cli.loop import Body, Loop, TracedLoop
 from scanopt_cli.loop.row_access import ReadNumber, WriteEntries, WriteRow, checked_before
 
@@ -186,3 +187,20 @@ def test_twin_a_row_that_is_broadcast() -> None:
     op = body_of(compiled(outputs))
     assert not any(isinstance(node.op, WriteEntries) for node in op.fgraph.toposort())
     assert_like_python(outputs, 2, 3)
+
+
+@pytest.mark.parametrize("ndim", [0, 1])
+@pytest.mark.parametrize("is_read", [False, True])
+def test_complex_rows(ndim: int, is_read: bool) -> None:
+    """No rule reads complex numbers: they are left to the code of PyTensor."""
+    rows = pt.tensor("rows", shape=(None,) * (ndim + 1), dtype="complex128" if is_read else "float64")
+    start = pt.tensor("start", shape=(None,) * ndim, dtype="complex128")
+    outputs = loop.scan(lambda h, row: (h * 0.5j + row, h), start, rows)
+    values = (np.arange(8.0) * (1 - 2j if is_read else 1)).reshape((4, 2) if ndim else (8,))
+    first = np.asarray([1j, 2.0]) if ndim else np.asarray(1j)
+    found, expected = (
+        pytensor.function([rows, start], outputs, mode=mode)(values, first)
+        for mode in ("NUMBA", "FAST_COMPILE")
+    )
+    for one, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, wanted, rtol=1e-12)
