@@ -193,7 +193,9 @@ def test_twin_a_row_that_is_broadcast() -> None:
 @pytest.mark.parametrize("is_read", [False, True])
 def test_complex_rows(ndim: int, is_read: bool) -> None:
     """No rule reads complex numbers: they are left to the code of PyTensor."""
-    rows = pt.tensor("rows", shape=(None,) * (ndim + 1), dtype="complex128" if is_read else "float64")
+    rows = pt.tensor(
+        "rows", shape=(None,) * (ndim + 1), dtype="complex128" if is_read else "float64"
+    )
     start = pt.tensor("start", shape=(None,) * ndim, dtype="complex128")
     outputs = loop.scan(lambda h, row: (h * 0.5j + row, h), start, rows)
     values = (np.arange(8.0) * (1 - 2j if is_read else 1)).reshape((4, 2) if ndim else (8,))

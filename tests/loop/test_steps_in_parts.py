@@ -299,7 +299,10 @@ def test_arrays_that_are_read_and_written(name: str) -> None:
         lambda c, xs, i: (ARRAYS[name](c, *xs, i), c[0]), (H, first, second), (X, Y), at
     )
     inputs = [X, Y, H, at, first, second]
-    function, plain = compiled([*last, trace], NUMBA, inputs), compiled([*last, trace], PLAIN, inputs)
+    function, plain = (
+        compiled([*last, trace], NUMBA, inputs),
+        compiled([*last, trace], PLAIN, inputs),
+    )
     assert not is_in_parts(function)
     for n in (5, 40, 70):
         x, y = values(n)[:2]

@@ -85,6 +85,26 @@ def test_case_1_three_series_one_of_constant_length() -> None:
     assert [2] in state_ranks(graph)
 
 
+def test_a_negative_number_of_steps_is_an_error() -> None:
+    counts = [pt.lscalar("n"), pt.lscalar("m"), pt.lscalar("k")]
+    start = pt.tensor("start", shape=(2, 2), dtype="float64")
+    outputs = [
+        v for count in counts for v in loop.scan(lambda p, _: (p @ p, p), start, max_steps=count)
+    ]
+    result = so.optimize(([start, *counts], outputs), NAME)
+    assert state_ranks(result.graph) == [[2]]
+    plain = compiled([start, *counts], outputs, VM)
+    function = compiled(result.graph.inputs, result.graph.outputs, VM)
+    value = np.asarray([[0.5, 0.2], [0.1, 0.4]])
+    for given in ((2, 5, 0), (5, 2, 3), (0, 0, 1)):
+        for new, old in zip(function(value, *given), plain(value, *given), strict=True):
+            np.testing.assert_allclose(new, old)
+    for given in ((-1, 5, 2), (5, -2, 2), (2, 5, -3)):
+        for one in (plain, function):
+            with pytest.raises((ValueError, MemoryError, IndexError)):
+                one(value, *given)
+
+
 def test_a_series_that_starts_where_another_ends() -> None:
     """The second loop depends on the first, and not on how many steps that runs."""
     means, _, totals = filtered(Y)

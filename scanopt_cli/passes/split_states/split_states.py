@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, ClassVar, cast
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
 
 from scanopt_cli.analysis.closed_recursions import ClosedPart, closed_recursions
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.equivalence.loop_forms import BodyDigests, recursion_key
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop import TracedLoop
@@ -196,10 +198,16 @@ def _own_row(index: Any, _: bool) -> Any:
 
 
 def _longest(counts: Sequence[Variable], context: PassContext) -> Any:
-    """Return the largest of several trip counts."""
+    """Return the largest of several trip counts, or a negative one, which is an error."""
     different = list({context.same(count): count for count in counts}.values())
     if len(different) == 1:
         return different[0]
     if all(isinstance(count, Constant) for count in different):
         return max(different, key=lambda count: int(cast(Any, count).data))
-    return pt.maximum(*different) if len(different) == 2 else pt.max(pt.stack(different))
+    longest = reduce(pt.maximum, different)
+    lengths = Lengths()
+    unsure = [v for v in different if not lengths.provably_le(0, lengths.value_of(v))]
+    if not unsure:
+        return longest
+    least = reduce(pt.minimum, unsure)
+    return pt.switch(pt.lt(least, 0), least, longest)
