@@ -96,13 +96,13 @@ def test_a_negative_number_of_steps_is_an_error() -> None:
     plain = compiled([start, *counts], outputs, VM)
     function = compiled(result.graph.inputs, result.graph.outputs, VM)
     value = np.asarray([[0.5, 0.2], [0.1, 0.4]])
-    for given in ((2, 5, 0), (5, 2, 3), (0, 0, 1)):
-        for new, old in zip(function(value, *given), plain(value, *given), strict=True):
+    for numbers in ((2, 5, 0), (5, 2, 3), (0, 0, 1)):
+        for new, old in zip(function(value, *numbers), plain(value, *numbers), strict=True):
             np.testing.assert_allclose(new, old)
-    for given in ((-1, 5, 2), (5, -2, 2), (2, 5, -3)):
+    for numbers in ((-1, 5, 2), (5, -2, 2), (2, 5, -3)):
         for one in (plain, function):
             with pytest.raises((ValueError, MemoryError, IndexError)):
-                one(value, *given)
+                one(value, *numbers)
 
 
 def test_a_series_that_starts_where_another_ends() -> None:
