@@ -20,7 +20,7 @@ from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.loop.running_product import RunningProduct
 from support.compiled_ways import NUMBA, VM, assert_close, compiled
 from support.evaluating import assert_same_outcomes, evaluate
-from support.graph_building import arguments, graph_of, optimized, scan
+from support.graph_building import arguments, assert_same_values, graph_of, optimized, scan
 from support.tiers import deep, examples
 
 RUN = "guard-last-rows,loops-to-ops"
@@ -319,6 +319,32 @@ def test_a_trace_that_is_trimmed_stays() -> None:
     assert has_loop(work)
     work, _ = optimized(graph, "normalize-reads,loops-to-ops")
     assert not has_loop(work)
+
+
+@pytest.mark.parametrize("more", [0, 2])
+def test_a_buffer_that_does_not_end_with_the_last_step_stays(more: int) -> None:
+    """A Scan leaves zeros behind the last step, which are no last value."""
+    node = added(v, start=x).owner.inputs[0].owner
+    n_steps, sequence, buffer = node.inputs
+    longer = pt.join(0, buffer, pt.zeros(more)) if more else buffer
+    graph = graph_of(node.op(n_steps, sequence, longer)[-1])
+    work, _ = optimized(graph, RUN)
+    assert has_loop(work) is bool(more)
+    assert_same_values(graph, work, v=[1.0, 2.0, 3.0], x=0.5)
+
+
+@pytest.mark.parametrize("pipeline", [RUN, LOOPS], ids=["scan", "traced loop"])
+@pytest.mark.parametrize("width", [1, None])
+def test_an_inner_product_of_other_lengths_is_an_error(width: int | None, pipeline: str) -> None:
+    """A row that is known to have one entry is not broadcast to a column of more."""
+    left = pt.tensor("left", dtype="float64", shape=(None, 1))
+    right = pt.tensor("right", dtype="float64", shape=(None, width))
+    rows = mapped(lambda r, q: pt.dot(r[None, :], q[:, None])[0, 0], left, right)
+    graph = graph_of(rows)
+    work, _ = optimized(graph, pipeline)
+    assert has_loop(work) is (width is None)
+    for entries in (1,) if width else (1, 3):
+        assert_same_values(graph, work, left=np.ones((4, 1)), right=np.ones((4, entries)))
 
 
 def outputs_left(work: Graph) -> list[int]:

@@ -11,6 +11,7 @@ from pytensor.graph.basic import Variable
 from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.loop_lengths import rows as kept_rows
 from scanopt_cli.ir.declared_lengths import declaring_as
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
@@ -44,7 +45,8 @@ class LoopsToOps(AnyLoopPass):
 
     Preconditions: numbers are float32, float64 or integers; sums of integers wrap around as in the
     loop. Sequences provably have a row for each step. The loop has no stop condition and is not
-    batched, no step works in place, and traces that are read provably hold every step. What is
+    batched, no step works in place, and traces that are read provably hold every step; a trace of
+    which only the last row is read, that of the last step. What is
     computed raises no error but that shapes do not fit, which is raised then even if the loop runs
     no step. A state has the shape of what is added to it, as far as types tell. Nothing that stays
     in the loop reads an output that leaves, nor what that alone does not compute. No sum is made of
@@ -105,7 +107,8 @@ def _leaving(view: SlotView, known: KnownSteps, context: PassContext) -> list[Sl
     for slot in view.outputs():
         if slot.kind in STATE_KINDS:
             is_last = _is_last_alone(slot, context)
-            if slot in running and (is_last or is_whole(view, slot, lengths)):
+            is_there = _ends_with_last_step(view, slot, lengths) if is_last else False
+            if slot in running and (is_there or is_whole(view, slot, lengths)):
                 leaving.append(slot)
         elif slot.kind in (SlotKind.NIT_SOT, SlotKind.TRACED):
             varies = slot.inner_outputs[0] in known.varying
@@ -134,6 +137,13 @@ def _is_last_alone(slot: Slot, context: PassContext) -> bool:
     if slot.kind is SlotKind.UNTRACED:
         return True
     return len(_last_rows(slot, context)) == len(context.clients(slot.outer_output))
+
+
+def _ends_with_last_step(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
+    """Whether the last row of a state is that of the last step: no row is left over behind it."""
+    if slot.kind is not SlotKind.SIT_SOT:
+        return True
+    return lengths.provably_le(kept_rows(view, slot, lengths), lengths.steps + slot.n_initial)
 
 
 def _last_rows(slot: Slot, context: PassContext) -> list[Variable]:
