@@ -20,7 +20,14 @@ from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.loop.running_product import RunningProduct
 from support.compiled_ways import NUMBA, VM, assert_close, compiled
 from support.evaluating import assert_same_outcomes, evaluate
-from support.graph_building import arguments, assert_same_values, graph_of, optimized, scan
+from support.graph_building import (
+    arguments,
+    assert_same_values,
+    graph_of,
+    optimized,
+    outputs_of,
+    scan,
+)
 from support.tiers import deep, examples
 
 RUN = "guard-last-rows,loops-to-ops"
@@ -331,6 +338,25 @@ def test_a_buffer_that_does_not_end_with_the_last_step_stays(more: int) -> None:
     work, _ = optimized(graph, RUN)
     assert has_loop(work) is bool(more)
     assert_same_values(graph, work, v=[1.0, 2.0, 3.0], x=0.5)
+
+
+@pytest.mark.parametrize("pipeline", [RUN, "push-out", LOOPS], ids=["scan", "map", "traced loop"])
+@pytest.mark.parametrize("is_map", [True, False])
+def test_a_negative_number_of_steps_cuts_no_sequence(is_map: bool, pipeline: str) -> None:
+    """It is an error of the loop, and no rows before so many last ones."""
+    fewer = v.shape[0] - 4
+    rows = (
+        scan(lambda a: pt.exp(a), sequences=[v], n_steps=fewer)
+        if is_map
+        else scan(lambda a, s: s + a, sequences=[v], outputs_info=[x], n_steps=fewer)
+    )
+    graph = graph_of(rows)
+    work, _ = optimized(graph, pipeline)
+    assert has_loop(work)
+    for count in (5, 6):
+        assert_same_values(graph, work, v=np.ones(count), x=0.5)
+    (found,) = outputs_of(work, v=np.ones(3), x=0.5)
+    assert isinstance(found, Exception)
 
 
 @pytest.mark.parametrize("pipeline", [RUN, LOOPS], ids=["scan", "traced loop"])

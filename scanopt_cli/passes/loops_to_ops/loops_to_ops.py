@@ -55,7 +55,7 @@ class LoopsToOps(AnyLoopPass):
 
     Sums of case 2 are rounded in another order, those of float32 in float64. Where terms near the
     largest number cancel, one order may overflow and another not. Traces of no steps have rows of
-    the right shape, which a Scan loses.
+    the right shape, which a Scan loses. That the trip count is negative may be no error any longer.
 
     With ``traced=false``, TracedLoops stay: they are compiled to machine code, which keeps what it
     computes in registers, and is as fast as Ops on arrays or faster. So it is of JAX, which
@@ -161,7 +161,7 @@ def _unfit(
     lengths = Lengths(view.n_steps)
     wanted = known.needed(v for slot in leaving for v in _wanted(slot, known, context))
     rows = [row for inner, row in known.rows.items() if inner in wanted]
-    if not (lengths.runs(0) and all(row.is_there(lengths) for row in rows)):
+    if not all(row.is_there_alone(lengths) for row in rows):
         return because(Why.SEQUENCE_LENGTH)
     return None
 

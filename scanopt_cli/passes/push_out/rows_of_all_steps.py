@@ -157,7 +157,7 @@ def _unfit(view: SlotView, maps: RowMaps, rows: Sequence[StepRow], lengths: Leng
     if maps.is_all:
         if not keeps_every_step(view):
             return Why.LOOP_EMPTIES
-        return None if all(row.is_there(lengths) for row in rows) else Why.SEQUENCE_LENGTH
+        return None if all(row.is_there_alone(lengths) for row in rows) else Why.SEQUENCE_LENGTH
     return unfit_rows(rows, lengths)
 
 
