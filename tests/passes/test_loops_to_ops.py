@@ -340,6 +340,28 @@ def test_a_buffer_that_does_not_end_with_the_last_step_stays(more: int) -> None:
     assert_same_values(graph, work, v=[1.0, 2.0, 3.0], x=0.5)
 
 
+@pytest.mark.parametrize("limit", [2, 4, -1])
+@pytest.mark.parametrize("pipeline", [RUN, "push-out"], ids=["scan", "map"])
+@pytest.mark.parametrize("is_map", [True, False])
+def test_a_truncated_gradient_stays_truncated(is_map: bool, pipeline: str, limit: int) -> None:
+    """What is differentiated after the pass has no gradient by early rows either."""
+    short = pt.specify_shape(v, (4,))
+    rows = (
+        scan(lambda a: pt.exp(a), sequences=[short], truncate_gradient=limit)
+        if is_map
+        else scan(lambda a, s: s + a, sequences=[short], outputs_info=[x], truncate_gradient=limit)
+    )
+    graph = graph_of(rows)
+    work, _ = optimized(graph, pipeline)
+    assert has_loop(work) is (limit == 2 or (pipeline == "push-out" and not is_map))
+    found = []
+    for one in (graph, work):
+        (by,) = [k for k in one.inputs if k.name == "v"]
+        (cost,) = one.outputs
+        found.append(outputs_of(from_io(one.inputs, [pt.grad(cost.sum(), by)]), v=np.ones(4), x=1))
+    assert_same_outcomes(*found)
+
+
 @pytest.mark.parametrize("pipeline", [RUN, "push-out", LOOPS], ids=["scan", "map", "traced loop"])
 @pytest.mark.parametrize("is_map", [True, False])
 def test_a_negative_number_of_steps_cuts_no_sequence(is_map: bool, pipeline: str) -> None:

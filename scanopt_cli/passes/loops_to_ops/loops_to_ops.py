@@ -11,6 +11,7 @@ from pytensor.graph.basic import Variable
 from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.loop_lengths import is_truncated
 from scanopt_cli.analysis.loop_lengths import rows as kept_rows
 from scanopt_cli.ir.declared_lengths import declaring_as
 from scanopt_cli.ir.scan_view import ScanView
@@ -45,7 +46,7 @@ class LoopsToOps(AnyLoopPass):
 
     Preconditions: numbers are float32, float64 or integers; sums of integers wrap around as in the
     loop. Sequences provably have a row for each step. The loop has no stop condition and is not
-    batched, no step works in place, and traces that are read provably hold every step; a trace of
+    batched, its gradient is not truncated, no step works in place, and traces that are read provably hold every step; a trace of
     which only the last row is read, that of the last step. What is
     computed raises no error but that shapes do not fit, which is raised then even if the loop runs
     no step. A state has the shape of what is added to it, as far as types tell. Nothing that stays
@@ -159,6 +160,8 @@ def _unfit(
 ) -> Reason | None:
     """Return why Ops cannot compute outputs, ``None`` if they can."""
     lengths = Lengths(view.n_steps)
+    if is_truncated(view, lengths):
+        return because(Why.TRUNCATION_LOST)
     wanted = known.needed(v for slot in leaving for v in _wanted(slot, known, context))
     rows = [row for inner, row in known.rows.items() if inner in wanted]
     if not all(row.is_there_alone(lengths) for row in rows):

@@ -14,6 +14,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from scanopt_cli.analysis.dependence import keeps_every_step
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.loop_lengths import is_truncated
 from scanopt_cli.analysis.step_rows import StepRow, add_rows, invariant_inputs, step_rows
 from scanopt_cli.ir.declared_lengths import declaring_as
 from scanopt_cli.ir.levels import always_computed
@@ -155,6 +156,8 @@ def _read_elsewhere(nodes: Sequence[Apply], outputs: Sequence[Variable]) -> list
 def _unfit(view: SlotView, maps: RowMaps, rows: Sequence[StepRow], lengths: Lengths) -> Why | None:
     """Return why rows cannot be computed with before the loop, ``None`` if they can."""
     if maps.is_all:
+        if is_truncated(view, lengths):
+            return Why.TRUNCATION_LOST
         if not keeps_every_step(view):
             return Why.LOOP_EMPTIES
         return None if all(row.is_there_alone(lengths) for row in rows) else Why.SEQUENCE_LENGTH
