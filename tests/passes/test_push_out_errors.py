@@ -10,7 +10,9 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.conditional.op import IfElse, ifelse
 from pytensor.raise_op import Assert
+from pytensor.scalar.basic import Composite, int64
 from pytensor.scan.utils import until
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import Subtensor
 
 from support.graph_building import assert_same_values, graph_of, only_scan, optimized, scan
@@ -138,9 +140,15 @@ i, k = pt.lvectors("i", "k")
 nothing = pt.constant(0.0, dtype="float64")
 
 # Integers at which arithmetic raises an error: compiled to C the one, in Python the other.
+a_number, another = int64("a_number"), int64("another")
 DIVIDED: dict[str, tuple[Callable[..., Any], int]] = {
     "quotient": (lambda a, b: a // b, 0),
     "power": (lambda a, b: a**b, -1),
+    "fused quotient": (
+        Elemwise(Composite([a_number, another], [a_number // another + another])),
+        0,
+    ),
+    "fused power": (Elemwise(Composite([a_number, another], [a_number**another + another])), -1),
 }
 # Arithmetic of rows that raises an error at rows at which no step computes it.
 NOT_COMPUTED: dict[str, Callable[..., Any]] = {
