@@ -25,7 +25,6 @@ from scanopt_cli.ir.scan_view import ScanView, batch_ndim, is_loop, view_of
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.loop.trace_rows import row
 
-
 _NEAR = 200
 """Among how many variables that an array is computed of a loop is looked for."""
 
