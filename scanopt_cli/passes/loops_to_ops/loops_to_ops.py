@@ -46,8 +46,8 @@ class LoopsToOps(AnyLoopPass):
 
     Preconditions: numbers are float32, float64 or integers; sums of integers wrap around as in the
     loop. Sequences provably have a row for each step. The loop has no stop condition and is not
-    batched, its gradient is not truncated, and no step works in place. Traces that are read provably
-    hold every step; one of which only the last row is read ends with that of the last step. What is
+    batched, its gradient is not truncated, and no step works in place. Traces that are read
+    provably hold every step; where the last row alone is read, that is of the last step. What is
     computed raises no error but that shapes do not fit, which is raised then even if the loop runs
     no step. A state has the shape of what is added to it, as far as types tell. Nothing that stays
     in the loop reads an output that leaves, nor what that alone does not compute. No sum is made of
