@@ -257,6 +257,7 @@ class Why(StrEnum):
     VALUES_MANY = "values-many"
     NO_ROOM_FOR_TRACE = "no-room-for-trace"
     TRACE_OF_NO_STEPS = "trace-of-no-steps"
+    TRUNCATION_LOST = "truncation-lost"
     TYPE_DIFFERS = "type-differs"
     TYPE_NOT_NUMERIC = "type-not-numeric"
     UNTAKEN_BRANCH = "untaken-branch"

@@ -112,6 +112,18 @@ class Lengths:
         """Whether the loop under analysis provably runs ``least`` steps."""
         return self.provably_le(least, self.steps)
 
+    @cached_property
+    def alone(self) -> Lengths:
+        """The same lengths if there is no loop, whose trip count may be negative then."""
+        found = Lengths(static=self._static)
+        found._n_steps = self._n_steps
+        return found
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether the trip count is provably not negative, without a loop that would raise."""
+        return self.alone.runs(0)
+
     def value_of(self, variable: Variable) -> AffineExpr:
         """Return the integer that a scalar ``variable`` holds, as an affine expression."""
         known = self._known.get((variable, None))

@@ -189,6 +189,11 @@ def gradient_limit(view: ScanView, lengths: KnownLengths) -> int | None:
     return limit
 
 
+def is_truncated(view: SlotView, lengths: KnownLengths) -> bool:
+    """Whether the gradient of a loop is truncated, which Ops in its place would not be."""
+    return isinstance(view, ScanView) and gradient_limit(view, lengths) is not None
+
+
 def with_start(length: AffineExpr, n_initial: int) -> AffineExpr:
     """Return a buffer's ``length``, with ``n_initial`` for the length of ``x[:n_initial]``.
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.traversal import io_toposort
+from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import TensorType
 
@@ -20,9 +21,12 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.ir.declared_lengths import copy_of_type, ones
 from scanopt_cli.ir.indexing import indices_of, number
-from scanopt_cli.ir.scan_view import ScanView, is_loop
+from scanopt_cli.ir.scan_view import ScanView, batch_ndim, is_loop, view_of
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.loop.trace_rows import row
+
+_NEAR = 200
+"""Among how many variables that an array is computed of a loop is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,20 @@ class StepRow:
         """Whether the array provably has a row for each step."""
         return has_rows(self.slot.outer_input, lengths.steps + self.ahead, lengths)
 
+    def is_there_alone(self, lengths: Lengths) -> bool:
+        """Whether the array provably has a row for each step, where no loop reads it.
+
+        A loop refuses a negative number of steps, by which an array would be cut from its end. The
+        array has as many rows as steps then even if that may be negative, or another loop with as
+        many steps refuses it.
+        """
+        if lengths.counts_steps:
+            return self.is_there(lengths)
+        return self.is_whole(lengths) and (
+            lengths.alone.length_of(self.slot.outer_input) == lengths.alone.steps
+            or _is_counted(self.slot.outer_input, lengths)
+        )
+
     def at_all_steps(self, view: SlotView, lengths: Lengths) -> Any:
         """Return the rows of all steps as an array; too few if the array has too few."""
         outer: Any = self.slot.outer_input
@@ -78,6 +96,17 @@ class StepRow:
             return outer
         end: Any = view.n_steps
         return outer[self.ahead : end + self.ahead] if self.ahead else outer[:end]
+
+
+def _is_counted(array: Variable, lengths: Lengths) -> bool:
+    """Whether an array is computed of what a loop with as many steps computes."""
+    for variable in islice(ancestors([array]), _NEAR):
+        node = variable.owner
+        if node is not None and is_loop(node) and not batch_ndim(node):
+            count: Any = view_of(node).n_steps
+            if lengths.value_of(count) == lengths.steps:
+                return True
+    return False
 
 
 def has_rows(array: Variable, count: AffineExpr, lengths: Lengths) -> bool:

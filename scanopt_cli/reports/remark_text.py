@@ -219,6 +219,7 @@ REASONS: Mapping[Why, str] = {
     Why.TRACE_OF_NO_STEPS: "PyTensor loses the shape of a trace of no steps",
     Why.TRACE_BACKWARDS: "a sequence is the trace of a loop, read backwards",
     Why.TRACES_READ: "its traces are read",
+    Why.TRUNCATION_LOST: "its gradient is truncated, which that of Ops is not",
     Why.VALUES_LARGE: "the values to keep would take {memory} MiB",
     Why.VALUES_MANY: "more than {count} values of a step would be kept",
     Why.TRACE_OF_NO_TENSOR: "a trace is read whose rows are no arrays",

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from pytensor.conditional.op import IfElse
+from pytensor.conditional.op import IfElse, ifelse
 from pytensor.raise_op import Assert
+from pytensor.scalar.basic import Composite, int64
+from pytensor.scan.utils import until
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import Subtensor
 
 from support.graph_building import assert_same_values, graph_of, only_scan, optimized, scan
@@ -131,3 +134,77 @@ def test_reads_that_need_a_condition_may_stay_in_the_step(
     for count in (0, 1, 3) if steps is n else (3,):
         symbolic = {"n": count} if steps is n else {}
         assert_same_values(graph, work, x=1.5, s=np.array([0.5, 2.0]), **symbolic)
+
+
+i, k = pt.lvectors("i", "k")
+nothing = pt.constant(0.0, dtype="float64")
+
+# Integers at which arithmetic raises an error: compiled to C the one, in Python the other.
+a_number, another = int64("a_number"), int64("another")
+DIVIDED: dict[str, tuple[Callable[..., Any], int]] = {
+    "quotient": (lambda a, b: a // b, 0),
+    "power": (lambda a, b: a**b, -1),
+    "fused quotient": (
+        Elemwise(Composite([a_number, another], [a_number // another + another])),
+        0,
+    ),
+    "fused power": (Elemwise(Composite([a_number, another], [a_number**another + another])), -1),
+}
+# Arithmetic of rows that raises an error at rows at which no step computes it.
+NOT_COMPUTED: dict[str, Callable[..., Any]] = {
+    "in a branch, in a map": lambda f: scan(
+        lambda a, b: ifelse(pt.gt(b, 0), f(a, b), pt.constant(0, dtype="int64")), sequences=[i, k]
+    ),
+    "in a branch, of a function": lambda f: scan(
+        lambda a, b, y: y + ifelse(pt.gt(b, 0), pt.exp(f(a, b)), nothing),
+        sequences=[i, k],
+        outputs_info=[x],
+    ),
+    "behind the last step": lambda f: scan(
+        lambda a, b, y: (y + pt.exp(f(a, b)), until(y > 2)), sequences=[i, k], outputs_info=[x]
+    ),
+}
+
+
+@pytest.mark.parametrize("passes", ["push-out", "scan-to-loop,push-out"])
+@pytest.mark.parametrize("of", DIVIDED)
+@pytest.mark.parametrize("name", NOT_COMPUTED)
+def test_must_not_compute_of_rows_what_no_step_computes(name: str, of: str, passes: str) -> None:
+    compute, bad = DIVIDED[of]
+    graph = graph_of(NOT_COMPUTED[name](compute))
+    work, _ = optimized(graph, passes)
+    for number in (bad, 1):
+        assert_same_values(graph, work, x=3.0, i=[5, 6, 7], k=[2, number, 3])
+
+
+@pytest.mark.parametrize("passes", ["push-out", "scan-to-loop,push-out"])
+@pytest.mark.parametrize("of", DIVIDED)
+def test_what_may_raise_is_computed_of_rows_if_each_step_does(of: str, passes: str) -> None:
+    """The twin: each step computes it."""
+    compute, bad = DIVIDED[of]
+    graph = graph_of(
+        scan(lambda a, b, y: y + pt.exp(compute(a, b)), sequences=[i, k], outputs_info=[x])
+    )
+    work, remarks = optimized(graph, passes)
+    assert any("arithmetic of sequences before the loop" in text for text in remarks), remarks
+    for number in (bad, 1):
+        assert_same_values(graph, work, x=3.0, i=[5, 6, 7], k=[2, number, 3])
+
+
+@pytest.mark.parametrize("passes", ["push-out", "scan-to-loop,push-out"])
+@pytest.mark.parametrize("of", DIVIDED)
+def test_must_not_compute_of_invariants_what_may_raise_for_no_step(of: str, passes: str) -> None:
+    """Arithmetic of rows is not guarded, unlike an invariant that may raise."""
+    compute, bad = DIVIDED[of]
+    one, other = pt.lscalars("one", "other")
+    states = scan(
+        lambda a, y, one, other: y * pt.sin(y) + pt.exp(a * compute(one, other)),
+        sequences=[i],
+        outputs_info=[x],
+        non_sequences=[one, other],
+    )
+    graph = graph_of(states[-1:])
+    work, _ = optimized(graph, passes)
+    for rows in ([], [5, 6]):
+        for number in (bad, 2):
+            assert_same_values(graph, work, x=1.0, i=rows, one=7, other=number)

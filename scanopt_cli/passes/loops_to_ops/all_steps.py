@@ -120,7 +120,9 @@ def _product(node: Apply, varying: set[Variable]) -> Callable[[Any, Any], Any] |
     if left not in varying:
         return lambda matrix, others: _transposed(_times(_transposed(others), matrix.T))
     is_number: bool = node.outputs[0].type.broadcastable == (True, True)
-    return _inner if is_number else None
+    # Factors of which one alone is known to be of length 1 would be broadcast, not refused.
+    is_alike = left.type.broadcastable[1] == right.type.broadcastable[0]
+    return _inner if is_number and is_alike else None
 
 
 def _times(matrices: Any, factor: Any) -> Any:

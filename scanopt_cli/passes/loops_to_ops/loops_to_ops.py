@@ -11,6 +11,8 @@ from pytensor.graph.basic import Variable
 from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.loop_lengths import is_truncated
+from scanopt_cli.analysis.loop_lengths import rows as kept_rows
 from scanopt_cli.ir.declared_lengths import declaring_as
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
@@ -44,7 +46,8 @@ class LoopsToOps(AnyLoopPass):
 
     Preconditions: numbers are float32, float64 or integers; sums of integers wrap around as in the
     loop. Sequences provably have a row for each step. The loop has no stop condition and is not
-    batched, no step works in place, and traces that are read provably hold every step. What is
+    batched, its gradient is not truncated, and no step works in place. Traces that are read
+    provably hold every step; where the last row alone is read, that is of the last step. What is
     computed raises no error but that shapes do not fit, which is raised then even if the loop runs
     no step. A state has the shape of what is added to it, as far as types tell. Nothing that stays
     in the loop reads an output that leaves, nor what that alone does not compute. No sum is made of
@@ -53,7 +56,7 @@ class LoopsToOps(AnyLoopPass):
 
     Sums of case 2 are rounded in another order, those of float32 in float64. Where terms near the
     largest number cancel, one order may overflow and another not. Traces of no steps have rows of
-    the right shape, which a Scan loses.
+    the right shape, which a Scan loses. That the trip count is negative may be no error any longer.
 
     With ``traced=false``, TracedLoops stay: they are compiled to machine code, which keeps what it
     computes in registers, and is as fast as Ops on arrays or faster. So it is of JAX, which
@@ -105,7 +108,8 @@ def _leaving(view: SlotView, known: KnownSteps, context: PassContext) -> list[Sl
     for slot in view.outputs():
         if slot.kind in STATE_KINDS:
             is_last = _is_last_alone(slot, context)
-            if slot in running and (is_last or is_whole(view, slot, lengths)):
+            is_there = _ends_with_last_step(view, slot, lengths) if is_last else False
+            if slot in running and (is_there or is_whole(view, slot, lengths)):
                 leaving.append(slot)
         elif slot.kind in (SlotKind.NIT_SOT, SlotKind.TRACED):
             varies = slot.inner_outputs[0] in known.varying
@@ -136,6 +140,13 @@ def _is_last_alone(slot: Slot, context: PassContext) -> bool:
     return len(_last_rows(slot, context)) == len(context.clients(slot.outer_output))
 
 
+def _ends_with_last_step(view: SlotView, slot: Slot, lengths: Lengths) -> bool:
+    """Whether the last row of a state is that of the last step: no row is left over behind it."""
+    if slot.kind is not SlotKind.SIT_SOT:
+        return True
+    return lengths.provably_le(kept_rows(view, slot, lengths), lengths.steps + slot.n_initial)
+
+
 def _last_rows(slot: Slot, context: PassContext) -> list[Variable]:
     """Return what reads the last row of a trace."""
     reads = [(n, read_index(n, 0)) for n, at in context.clients(slot.outer_output) if not at]
@@ -149,9 +160,11 @@ def _unfit(
 ) -> Reason | None:
     """Return why Ops cannot compute outputs, ``None`` if they can."""
     lengths = Lengths(view.n_steps)
+    if is_truncated(view, lengths):
+        return because(Why.TRUNCATION_LOST)
     wanted = known.needed(v for slot in leaving for v in _wanted(slot, known, context))
     rows = [row for inner, row in known.rows.items() if inner in wanted]
-    if not (lengths.runs(0) and all(row.is_there(lengths) for row in rows)):
+    if not all(row.is_there_alone(lengths) for row in rows):
         return because(Why.SEQUENCE_LENGTH)
     return None
 

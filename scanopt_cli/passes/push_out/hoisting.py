@@ -12,7 +12,7 @@ from pytensor.conditional.op import ifelse
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import io_toposort
-from pytensor.scalar.basic import IntDiv, Mod, Pow, ScalarType
+from pytensor.scalar.basic import Composite, IntDiv, Mod, Pow, ScalarType
 from pytensor.tensor.basic import (
     Alloc,
     Eye,
@@ -295,6 +295,8 @@ def is_total(node: Apply) -> bool:
         sizes = node.inputs[1:] if isinstance(op, Alloc) else node.inputs[:2]
         lengths = Lengths()
         return all(lengths.provably_le(0, lengths.value_of(size)) for size in sizes)
+    if isinstance(op, Elemwise) and isinstance(op.scalar_op, Composite):
+        return not any(_may_divide(inner) for inner in op.scalar_op.fgraph.apply_nodes)
     if isinstance(op, Elemwise) and node.outputs[0].type.dtype in discrete_dtypes:
         match op.scalar_op:
             case Pow():  # 2 ** -1 of integers raises
@@ -305,3 +307,11 @@ def is_total(node: Apply) -> bool:
         node.inputs[0].type.shape[axis] != 1 for axis in op.drop
     )
     return isinstance(op, _TOTAL) and not is_squeeze
+
+
+def _may_divide(node: Apply) -> bool:
+    """Whether a node of what was fused to one function of numbers may divide an integer by 0."""
+    if isinstance(node.op, Composite):
+        return any(_may_divide(inner) for inner in node.op.fgraph.apply_nodes)
+    is_division = isinstance(node.op, IntDiv | Mod | Pow)
+    return is_division and node.outputs[0].type.dtype in discrete_dtypes

@@ -45,8 +45,10 @@ class PushOut(AnyLoopPass):
     decides): no step may take it. For case 2 all sequences are
     cut to the trip count, unless they provably have that many rows; a sequence that is cut does not
     have one row by its type, which arithmetic would broadcast. What a TracedLoop indexes provably
-    has a row for each step. If no loop remains, as by case 4, that holds for a Scan too, its
-    outputs keep every step, and no condition ends it.
+    has a row for each step. What may raise an error, as a division of integers, each step computes:
+    it is in no branch, there is no stop condition, and it is no invariant. If no loop remains, as
+    by case 4, a Scan too provably has the rows, its outputs keep every step, its gradient is not
+    truncated, and no condition ends it.
 
     Within `scanopt_cli.enabled` this pass replaces PyTensor's own rewriters. Of the presets only
     ``loop`` has it, since PyTensor runs its own when it compiles the Scans of a saved graph.

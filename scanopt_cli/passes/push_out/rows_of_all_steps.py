@@ -14,10 +14,13 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from scanopt_cli.analysis.dependence import keeps_every_step
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.loop_lengths import is_truncated
 from scanopt_cli.analysis.step_rows import StepRow, add_rows, invariant_inputs, step_rows
 from scanopt_cli.ir.declared_lengths import declaring_as
+from scanopt_cli.ir.levels import always_computed
 from scanopt_cli.ir.slots import SlotKind, SlotView
 from scanopt_cli.loop.costs import is_costly
+from scanopt_cli.passes.push_out.hoisting import is_total
 from scanopt_cli.remarks import Reason, Why, because
 
 
@@ -47,18 +50,24 @@ class RowMaps:
 
 
 def row_maps(view: SlotView) -> RowMaps:
-    """Return the elementwise arithmetic of rows in the body of an unfrozen loop."""
+    """Return the elementwise arithmetic of rows in the body of an unfrozen loop.
+
+    What may raise an error, as a division by 0, is among it only if each step computes it of its
+    row. Of invariants it would raise even if there is no step.
+    """
     outputs = view.inner_outputs()
     rows = step_rows(view)
     invariant, varying = set(invariant_inputs(view)), set(rows)
+    always = set() if view.is_while else always_computed(outputs)
     found = []
     for node in io_toposort([], outputs):
         if node.outputs[0] in rows or not isinstance(node.op, Elemwise | DimShuffle):
             continue
         if all(v in invariant or v in varying or isinstance(v, Constant) for v in node.inputs):
             if varying.isdisjoint(node.inputs):
-                invariant.update(node.outputs)
-            else:
+                if is_total(node):
+                    invariant.update(node.outputs)
+            elif node in always or is_total(node):
                 varying.update(node.outputs)
                 found.append(node)
     has_states = bool(view.of_kind(SlotKind.STATE))
@@ -147,9 +156,11 @@ def _read_elsewhere(nodes: Sequence[Apply], outputs: Sequence[Variable]) -> list
 def _unfit(view: SlotView, maps: RowMaps, rows: Sequence[StepRow], lengths: Lengths) -> Why | None:
     """Return why rows cannot be computed with before the loop, ``None`` if they can."""
     if maps.is_all:
+        if is_truncated(view, lengths):
+            return Why.TRUNCATION_LOST
         if not keeps_every_step(view):
             return Why.LOOP_EMPTIES
-        return None if all(row.is_there(lengths) for row in rows) else Why.SEQUENCE_LENGTH
+        return None if all(row.is_there_alone(lengths) for row in rows) else Why.SEQUENCE_LENGTH
     return unfit_rows(rows, lengths)
 
 

@@ -37,8 +37,8 @@ class PushOutSums(AnyLoopPass):
        any factors, numbers included. Several such terms, added or subtracted, become as many matrix
        products.
     2. A column or a row that is an entry of a sequence is read from the sequence, if that is
-       provably long enough and the trip count is provably non-negative; any other column or row
-       gets a trace.
+       provably long enough, and exactly so if the trip count may be negative; any other column or
+       row gets a trace.
     3. ``S + A_t @ B_t``, with ``A_t`` and ``B_t`` matrices that are entries of such sequences, or
        their transposes. The sum is one product of all ``A_t`` side by side, and all ``B_t`` below
        each other.

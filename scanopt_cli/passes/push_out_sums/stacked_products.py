@@ -58,7 +58,7 @@ def _at_all_steps(view: SlotView, factor: Variable) -> Any:
     row, lengths = step_rows(view).get(factor), Lengths(view.n_steps)
     if row is None or row.slot.outer_input.type.ndim != 3:
         return None
-    if not (lengths.runs(0) and row.is_there(lengths)):
+    if not row.is_there_alone(lengths):
         return None
     entries = row.at_all_steps(view, lengths)
     return entries.dimshuffle(0, 2, 1) if is_transposed else entries

@@ -37,7 +37,7 @@ def trace_of(view: SlotView, vector: Any, row: StepRow | None, length: Any) -> V
     loop provably runs one.
     """
     lengths = Lengths(view.n_steps)
-    if row is not None and lengths.runs(0) and row.is_there(lengths):
+    if row is not None and row.is_there_alone(lengths):
         return VectorTrace(row.at_all_steps(view, lengths), slice(None))
     output = pt.matrix(dtype=vector.type.dtype)
     is_scan = isinstance(view, ScanView)
