@@ -234,6 +234,13 @@ def test_what_feeds_it_goes_in_turn() -> None:
     assert_mended(op(inner[0], inner[1]), left=[(1, 1), (1, 1)])
 
 
+def test_graphs_in_graphs_however_deep() -> None:
+    op = layer(pt.tanh(P) + Q, pt.sin(Q))
+    for number in range(14):
+        op = layer(op(P, Q)[0] * 2 + number, pt.cos(Q))
+    assert_mended(op(V, W)[0], left=[(2, 1)] * 15)
+
+
 def test_in_a_body_and_in_a_loop() -> None:
     nested = layer(HALF_READ(P, Q)[0])
     assert_mended(nested(V, W) + 1, left=[(1, 1), (1, 1)])
