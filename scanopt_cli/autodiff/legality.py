@@ -43,9 +43,19 @@ def refuse_trimmed(inputs: Sequence[Variable], output: Variable, source: str) ->
     The derivative of a loop reads every step of its buffers, and PyTensor does not notice that
     memory saving has trimmed them. A buffer that does not provably hold every step counts as
     trimmed. A truncated gradient is refused as by `refuse_truncated`.
+
+    PyTensor's derivative of a gradient takes the last row of a mit_mot for the farthest that the
+    last step writes. Once `drop-taps` has dropped that write, there are rows behind it.
     """
     refuse_truncated(inputs, [output], source)
     for view, name in _scans_between(inputs, [output]):
+        if long := [slot for slot in view.of_kind(SlotKind.MIT_MOT) if _is_too_long(view, slot)]:
+            raise GradientError(
+                f"{name} has rows behind those that its last step writes in "
+                f"{', '.join(map(_slot_text, long))}, and PyTensor's derivative of that is wrong",
+                where=source,
+                hint="differentiate before drop-taps, or run mit-mot-to-sit-sot",
+            )
         short = [slot for slot in trimmed(view) if not _is_padded(view, slot)]
         if short:
             buffers = ", ".join(map(_slot_text, short))
@@ -147,6 +157,13 @@ def _is_misaligned(view: ScanView) -> bool:
         if not lengths.provably_le(rows(view, slot, lengths), needed):
             return True
     return False
+
+
+def _is_too_long(view: ScanView, slot: Slot) -> bool:
+    """Whether the buffer of a mit_mot provably has rows behind the farthest that a step writes."""
+    lengths = Lengths(view.n_steps)
+    needed = lengths.value_of(view.n_steps) + max(slot.out_taps) - min(slot.taps)
+    return lengths.provably_le(needed + 1, rows(view, slot, lengths))
 
 
 def _is_padded(view: ScanView, slot: Slot) -> bool:

@@ -22,7 +22,7 @@ from scanopt_cli.environment import STRICT
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.client_lists import fast_removal
 from scanopt_cli.ir.graph import copy_nodes, replace_outputs
-from scanopt_cli.ir.inner_graphs import walk
+from scanopt_cli.ir.inner_graphs import core_op, is_own_graph, walk
 from scanopt_cli.ir.integrity import check_integrity
 from scanopt_cli.ir.remembered_order import remembered_order
 from scanopt_cli.ir.scan_view import is_loop
@@ -32,8 +32,9 @@ from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Code, Remark, RemarkKind
 
 # A pipeline runs to a fixpoint. Most graphs need a few rounds; a change to one loop may enable the
-# next, which may take one more round for each loop. Still more rounds mean that passes undo each
-# other, so after a few rounds the runner looks for a graph that it has seen before.
+# next, which may take one more round for each loop, or each OpFromGraph. Still more rounds mean
+# that passes undo each other, so after a few rounds the runner looks for a graph that it has seen
+# before.
 _ROUNDS = 10
 _ROUNDS_BEFORE_CYCLES = 4
 
@@ -188,7 +189,8 @@ def _run_phase(
     """Run passes in order until none changes anything, and return what each did."""
     seconds, changed = [0.0] * len(drivers), [False] * len(drivers)
     state = form_of(fgraph)
-    most = _ROUNDS + sum(is_loop(node) for node in walk(fgraph))
+    holders = (is_loop(node) or is_own_graph(core_op(node.op)) for node in walk(fgraph))
+    most = _ROUNDS + sum(holders)
     forms: dict[str, FunctionGraph] = {}
     for number in range(most if rounds is None else rounds):
         busy: list[PassDriver] = []

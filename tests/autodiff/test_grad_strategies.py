@@ -230,6 +230,23 @@ def test_every_strategy_refuses_a_trimmed_loop(strategy: str) -> None:
         grad(trimmed, strategy=strategy)
 
 
+@pytest.mark.parametrize("steps", [5, n], ids=["5", "n"])
+def test_a_gradient_without_its_farthest_writes(steps: Any) -> None:
+    """PyTensor would read its rows from the wrong end, and return another number."""
+    ys = scan(
+        lambda y2, y1: pt.sin(y1) + 0.3,
+        outputs_info=[{"initial": y, "taps": [-2, -1]}],
+        n_steps=steps,
+    )
+    graph = graph_of((pytensor.grad((ys**2).sum(), y) ** 2).sum())
+    fewer, _ = optimized(graph, "drop-taps")
+    with pytest.raises(GradientError, match="has rows behind those that its last step writes"):
+        grad(fewer, wrt=["y"])
+    shorter, _ = optimized(fewer, "mit-mot-to-sit-sot")
+    (wanted,), (got,) = (at_point(grad(each, wrt=["y"]).graph) for each in (graph, shorter))
+    np.testing.assert_allclose(got, wanted, rtol=1e-12)
+
+
 @pytest.mark.parametrize("strategy", ALL)
 def test_an_order_that_is_zero(strategy: str) -> None:
     derivative = grad(

@@ -20,7 +20,7 @@ from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.rules.graph_checking import check
 from support.cleaned_layers import PASS, assert_left, assert_mended
 from support.compiled_ways import compiled
-from support.graph_building import graph_of, optimized, scan
+from support.graph_building import graph_of, only_scan, optimized, scan
 from support.layers import (
     FIVE,
     MODES,
@@ -189,6 +189,27 @@ def test_case_4_twin_a_step_returns_the_input() -> None:
     assert_equal_values(graph_of(loop(lambda s: s * 2)), after)
 
 
+def test_case_4_twin_a_step_returns_the_input_through_two() -> None:
+    """Each of them alone returns what another one does, not the state."""
+    one, two = layer(P, Q * P), layer(Q, pt.sin(P) * Q)
+
+    def step(s: Any, w: Any) -> list[Any]:
+        first, second = one(s, w)
+        third, fourth = two(w, first)
+        return [pt.tanh(second) * fourth, third]
+
+    ys = scan(step, outputs_info=[V, None], non_sequences=[W], n_steps=3)
+    graph = graph_of(ys[1])
+    after, _ = optimized(graph, PASS)
+    body = only_scan(after.fgraph).op.fgraph
+    assert not set(body.inputs) & set(body.outputs)
+    assert ends(after) == [(2, 1), (2, 2)]
+    v, w = sorted(after.inputs, key=str)
+    first, again = ((each.outputs[0] ** 2).sum() for each in (graph, after))
+    wanted, got = pt.grad(pt.grad(first, V), V), pt.grad(pt.grad(again, v), v)
+    assert_equal_values(from_io([V, W], [wanted]), from_io([v, w], [got]))
+
+
 def test_case_5_an_input_given_twice() -> None:
     op = layer(pt.exp(P) * Q, P - 2 * Q)
     first, second = op(V, V)
@@ -211,6 +232,13 @@ def test_what_feeds_it_goes_in_turn() -> None:
     inner = HALF_READ(V, W)
     op = layer(pt.cos(P))
     assert_mended(op(inner[0], inner[1]), left=[(1, 1), (1, 1)])
+
+
+def test_graphs_in_graphs_however_deep() -> None:
+    op = layer(pt.tanh(P) + Q, pt.sin(Q))
+    for number in range(14):
+        op = layer(op(P, Q)[0] * 2 + number, pt.cos(Q))
+    assert_mended(op(V, W)[0], left=[(2, 1)] * 15)
 
 
 def test_in_a_body_and_in_a_loop() -> None:

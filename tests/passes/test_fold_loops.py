@@ -209,6 +209,16 @@ def test_case_1_twin_an_op_of_another_package() -> None:
     assert not calls
 
 
+def test_case_1_twin_a_class_that_computes_by_itself() -> None:
+    class Hundredfold(OpFromGraph):
+        def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+            outputs[0][0] = inputs[0] * 100
+
+    v = pt.dvector("v")
+    op = Hundredfold([v], [v * 2])
+    _assert_stays(graph_of(scan(lambda y: op(y), outputs_info=[ONE], n_steps=3) * X))
+
+
 def test_case_1_twin_prints() -> None:
     from pytensor.printing import Print
 

@@ -25,12 +25,12 @@ from scanopt_cli.analysis.applied_graphs import (
     GraphKey,
     applied_graphs,
     graph_key,
-    lends_memory,
     why_it_stays,
 )
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.inner_graphs import op_name
+from scanopt_cli.loop.memory import memory_of
 from scanopt_cli.remarks import Reason, Why, because
 
 _NONE: Mapping[int, int] = MappingProxyType({})
@@ -57,19 +57,16 @@ class Ends:
         The OpFromGraphs in place of this one, by their names.
     """
 
-    def __init__(
-        self, applied: AppliedGraph, whole: AbstractFunctionGraph, sameness: Sameness
-    ) -> None:
-        self._applied = applied
-        self._whole = whole
+    def __init__(self, applied: AppliedGraph, sameness: Sameness) -> None:
         self.op = applied.op
         self.nodes = [node for node, _ in applied.nodes]
         self.why = why_it_stays(applied.op)
         self.read: set[int] = set()
         self.made: dict[str | None, OpFromGraph] = {}
         self._sources, self._generators = _sources(applied.op.fgraph)
+        self._sameness = sameness
         self.passed: Mapping[int, int] = self._passed()
-        self.same_output: Mapping[int, int] = self._same_outputs(sameness)
+        self.same_output: Mapping[int, int] = self._same_outputs()
         self.why_apart: Reason | None = None
         self.apart: tuple[str, ...] = ()
         if self.passed or self.same_output:
@@ -77,6 +74,12 @@ class Ends:
         if self.why_apart is not None:
             self.apart = in_pairs(self.passed, self.same_output)
             self.passed, self.same_output = {}, {}
+        self._set_needed()
+
+    def keep_passed(self, place: int) -> None:
+        """Leave an output that is an input to its readers."""
+        self.passed = {output: to for output, to in self.passed.items() if output != place}
+        self.same_output = self._same_outputs()
         self._set_needed()
 
     def adds_read(self, places: set[int]) -> bool:
@@ -171,20 +174,12 @@ class Ends:
         return {
             output: place
             for output, place in found.items()
-            if all(
-                self._may_pass(node, graph, place, output) for node, graph in self._applied.nodes
-            )
+            if all(node.outputs[output].type == node.inputs[place].type for node in self.nodes)
         }
 
-    def _may_pass(self, node: Apply, graph: AbstractFunctionGraph, place: int, output: int) -> bool:
-        """Whether readers of an output of one of the nodes can read the input itself."""
-        old, new = node.outputs[output], node.inputs[place]
-        is_body = graph is not self._whole
-        return old.type == new.type and not (is_body and lends_memory(graph, old, new))
-
-    def _same_outputs(self, sameness: Sameness) -> dict[int, int]:
+    def _same_outputs(self) -> dict[int, int]:
         """Return the outputs that equal an earlier one, and have its type in all places."""
-        digests = Digests(self.op.fgraph.inputs, sameness)
+        digests = Digests(self.op.fgraph.inputs, self._sameness)
         first: dict[object, int] = {}
         found: dict[int, int] = {}
         for place, variable in enumerate(self.op.fgraph.outputs):
@@ -216,13 +211,36 @@ def all_ends(whole: AbstractFunctionGraph, sameness: Sameness) -> AllEnds:
     for key, applied in applied_graphs(whole, sameness).items():
         if applied.op.is_inline:
             continue
-        ends = by_key[key] = Ends(applied, whole, sameness)
+        ends = by_key[key] = Ends(applied, sameness)
         for node, graph in applied.nodes:
             ends_of[node] = ends
             graphs[id(graph)] = graph
+    for graph in graphs.values():
+        if graph is not whole:
+            _keep_inputs_apart(graph, ends_of)
     while sum(_finds_more(graph, ends_of) for graph in graphs.values()):
         pass
     return AllEnds(by_key)
+
+
+def _keep_inputs_apart(body: AbstractFunctionGraph, ends_of: Mapping[Apply, Ends]) -> None:
+    """Leave so many outputs to their readers that a body returns no more of its inputs.
+
+    What an OpFromGraph returns is a copy. PyTensor confuses a row of a buffer that a step returns
+    with the row that it writes.
+    """
+    for output in body.outputs:
+        last: tuple[Ends, int] | None = None
+        variable = memory_of(output)
+        while (node := variable.owner) is not None:
+            ends, place = ends_of.get(node), node.outputs.index(variable)
+            if ends is None or place not in ends.passed:
+                break
+            last = ends, place
+            variable = memory_of(node.inputs[ends.passed[place]])
+        if node is None and last is not None:
+            ends, place = last
+            ends.keep_passed(place)
 
 
 def _finds_more(graph: AbstractFunctionGraph, ends_of: Mapping[Apply, Ends]) -> bool:

@@ -49,7 +49,8 @@ class DropTaps(ScanPass):
     condition may end the loop, and no reader takes initial rows together with others, as it would
     have to be joined from both. The loop is not batched, and no step works in place. What is added
     in case 3 provably is 0.0 and has the shape of the row; a sum of -0.0 and 0.0 would be 0.0, and
-    the row keeps its -0.0.
+    the row keeps its -0.0. PyTensor's derivative of what cases 3 and 4 leave is wrong, and `grad`
+    refuses it: differentiate first.
 
     Out of scope: TracedLoops, whose states have no taps, and of which ``remove-unused`` removes
     those that were made for taps that no step reads; the rows of a mit_mot's buffer that no step
