@@ -33,20 +33,27 @@ def passes_report(manuals: Sequence[Manual], *, whole: bool = False) -> Iterator
         for manual in manuals:
             yield from (Heading(_usage(manual)), Paragraph(), Prose(manual.text))
     else:
-        yield _table("pass", "what it does", {_usage(one): one.summary for one in manuals})
-        presets = {name: pipeline.replace(",", ", ") for name, pipeline in PRESETS.items()}
-        yield _table("preset", "stands for", presets)
+        passes = [(one.name, one.summary, " ".join(_options(one))) for one in manuals]
+        yield _table("pass", "what it does", "options", rows=passes)
+        presets = [(name, text.replace(",", ", ") or "nothing") for name, text in PRESETS.items()]
+        yield _table("preset", "stands for", rows=presets)
         yield Paragraph("`scanopt passes NAME` prints a pass's manual.")
 
 
-def _table(title: str, meaning: str, rows: dict[str, str]) -> Table:
-    cells = [(Span(name, Style.STRONG), text or "nothing") for name, text in rows.items()]
-    items = [Item(name, notes=[text]) for name, text in cells]
-    columns = (Column(title, wraps=False), Column(meaning))
+def _table(*titles: str, rows: Sequence[tuple[str, ...]]) -> Table:
+    cells: list[list[str | Span]] = [[Span(name, Style.STRONG), *rest] for name, *rest in rows]
+    items = [Item(name, notes=[text for text in rest if text]) for name, *rest in cells]
+    first, *others = titles
+    columns = (Column(first, wraps=False), *map(Column, others))
     return Table(columns, cells, least_width=_TABLE_WIDTH, otherwise=[*items, Paragraph()])
+
+
+def _options(manual: Manual) -> list[str]:
+    """Return the options of a pass with their defaults, as a pipeline has them in braces."""
+    return [f"{option.name}={option.default}" for option in manual.options]
 
 
 def _usage(manual: Manual) -> str:
     """Return the pass as a pipeline names it, with the defaults of its options."""
-    options = ",".join(f"{option.name}={option.default}" for option in manual.options)
+    options = ",".join(_options(manual))
     return f"{manual.name}{{{options}}}" if options else manual.name
