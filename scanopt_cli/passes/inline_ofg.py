@@ -18,7 +18,7 @@ from scanopt_cli.analysis.applied_graphs import (
     why_it_stays,
 )
 from scanopt_cli.ir.inner_graphs import is_own_graph, walk
-from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
+from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite, check_from_zero
 from scanopt_cli.remarks import Code, Reason, Why, because
 
 
@@ -55,6 +55,10 @@ class InlineOfg(Pass):
     of_graphs: ClassVar[bool] = True
 
     size: int = 10
+
+    def __post_init__(self) -> None:
+        """Check the option."""
+        check_from_zero(size=self.size)
 
     def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         """Yield a rewrite for each OpFromGraph that is inlined."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, ClassVar, Self, cast
 
 from pytensor.graph.basic import Apply, Variable
@@ -13,7 +14,7 @@ from pytensor.graph.fg import FunctionGraph
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.loop_forms import condition_key
 from scanopt_cli.equivalence.sameness import Sameness
-from scanopt_cli.errors import ScanoptError, brief
+from scanopt_cli.errors import PassError, ScanoptError, brief
 from scanopt_cli.facts import Fact
 from scanopt_cli.ir.inner_graphs import op_name
 from scanopt_cli.ir.levels import always_computed
@@ -292,6 +293,16 @@ class CompilationTarget:
     def is_compiled(self) -> bool:
         """Whether a whole step is compiled. If not, each operation of it takes long."""
         return self.linker in ("numba", "jax")
+
+
+def check_from_zero(**options: float) -> None:
+    """Raise a `PassError` that names the first of the options of a pass that is below 0.
+
+    NaN and infinity are refused as well.
+    """
+    for name, value in options.items():
+        if not 0 <= value < inf:
+            raise PassError(f"{name} is a number from 0 on, not {value}")
 
 
 @dataclass(frozen=True)

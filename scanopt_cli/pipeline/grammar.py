@@ -132,6 +132,8 @@ def _passes(name: str, options: str | None) -> Sequence[Pass]:
     values = _options(cls, options or "")
     try:
         return [cls(**values)]
+    except PassError as error:
+        raise PassError(f"{name}: {error.what}", where=_WHERE, hint=error.hint) from error
     except Exception as error:
         raise PassError(
             f"pass {name!r} refuses its options ({brief(error)})", where=_WHERE

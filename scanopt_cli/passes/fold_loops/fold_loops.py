@@ -17,7 +17,7 @@ from scanopt_cli.errors import brief
 from scanopt_cli.ir.interning import has_negative_zero
 from scanopt_cli.ir.slots import SlotView
 from scanopt_cli.passes.fold_loops.evaluating import Evaluator, NotEvaluatedError
-from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.contract import PassContext, check_from_zero
 from scanopt_cli.pipeline.loop_passes import AnyLoopPass
 from scanopt_cli.remarks import Code, Why, because
 
@@ -51,6 +51,10 @@ class FoldLoops(AnyLoopPass):
     name: ClassVar[str] = "fold-loops"
     repeats: ClassVar[bool] = True
     accepts_batched: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the option."""
+        check_from_zero(max_bytes=self.max_bytes)
 
     def rewrite(self, view: SlotView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return constants for what is read of a loop."""

@@ -11,13 +11,12 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.tensor.type import DenseTensorType, lscalar
 
-from scanopt_cli.errors import PassError
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.ir.written import Names
 from scanopt_cli.loop import Body, TracedLoop
 from scanopt_cli.loop.costs import MEBIBYTE, array_bytes
 from scanopt_cli.loop.operator_base import LoopView
-from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.contract import PassContext, check_from_zero
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code, Why, because
 
@@ -51,8 +50,7 @@ class Checkpoint(TracedLoopPass):
 
     def __post_init__(self) -> None:
         """Check the options."""
-        if self.steps < 0 or self.memory < 0:
-            raise PassError("steps and memory are numbers from 0 on")
+        check_from_zero(steps=self.steps, memory=self.memory)
 
     def rewrite(self, view: LoopView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for the last values, from a loop over blocks."""

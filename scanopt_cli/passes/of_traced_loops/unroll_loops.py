@@ -13,11 +13,10 @@ from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.analysis.accesses.indices import RowIndex
-from scanopt_cli.errors import PassError
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop.operator_base import LoopView
-from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.contract import PassContext, check_from_zero
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code, Why, because
 
@@ -50,8 +49,7 @@ class UnrollLoops(TracedLoopPass):
 
     def __post_init__(self) -> None:
         """Check the number of steps."""
-        if self.steps < 0:
-            raise PassError("steps is a number from 0 on")
+        check_from_zero(steps=self.steps)
 
     def rewrite(self, view: LoopView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from the steps."""

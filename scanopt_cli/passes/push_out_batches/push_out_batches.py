@@ -21,7 +21,6 @@ from scanopt_cli.analysis.step_rows import (
     is_read_backwards,
     step_rows,
 )
-from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.inner_graphs import core_op, op_name
@@ -36,7 +35,7 @@ from scanopt_cli.passes.push_out_batches.batched_nodes import (
     is_product,
     is_solution,
 )
-from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
+from scanopt_cli.pipeline.contract import CompilationTarget, PassContext, check_from_zero
 from scanopt_cli.pipeline.loop_passes import AnyLoopPass
 from scanopt_cli.remarks import Code, Reason, Why, because
 
@@ -96,8 +95,7 @@ class PushOutBatches(AnyLoopPass):
 
     def __post_init__(self) -> None:
         """Check the option."""
-        if self.max_growth < 0:
-            raise PassError("max_growth is a number from 0 on")
+        check_from_zero(max_growth=self.max_growth)
 
     def adapted(self, target: CompilationTarget) -> Self:
         """Take all cases unless Numba compiles the steps, and what is chosen if it does."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,12 +14,11 @@ from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import tensor_from_scalar
 
 from scanopt_cli.analysis.closed_recursions import ClosedPart, closed_recursions
-from scanopt_cli.errors import PassError
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.loop.trace_rows import is_continuous
 from scanopt_cli.passes.split_states.parts import OwnLoop, reading_loop
-from scanopt_cli.pipeline.contract import PassContext
+from scanopt_cli.pipeline.contract import PassContext, check_from_zero
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code, Reason, Why, because
 
@@ -71,8 +69,7 @@ class StopAtFixedPoint(TracedLoopPass):
 
     def __post_init__(self) -> None:
         """Check the option."""
-        if not (isfinite(self.tolerance) and self.tolerance >= 0):
-            raise PassError("tolerance is a number from 0 on")
+        check_from_zero(tolerance=self.tolerance)
 
     def rewrite(self, view: LoopView, context: PassContext) -> dict[Variable, Variable] | None:
         """Return replacements for all outputs, from a loop that reads those of shorter ones."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from pytensor.graph.basic import Apply, Variable
 
+from scanopt_cli.errors import PassError
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.merge_equal import duplicates
 from scanopt_cli.passes.of_scans.compile_safe.bodies import CompileSafeBodies
@@ -105,7 +106,7 @@ class CompileSafe(Pass):
 
     def __post_init__(self) -> None:
         if self.only not in ("all", *_PARTS):
-            raise ValueError(f"only is all, {' or '.join(_PARTS)}")
+            raise PassError(f"only is all, {' or '.join(_PARTS)}")
 
     def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         """Apply the cases to the loops of a graph."""

@@ -11,13 +11,12 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.lengths import Lengths
-from scanopt_cli.errors import PassError
 from scanopt_cli.ir.slots import SlotKind, SlotView
 from scanopt_cli.loop import TracedLoop
 from scanopt_cli.loop.costs import MEBIBYTE, array_bytes
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.of_traced_loops.keep_values.loop_pair import LoopPair, whole
-from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
+from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite, check_from_zero
 from scanopt_cli.pipeline.loop_passes import works_in_place
 from scanopt_cli.remarks import Code, Why, because
 
@@ -56,8 +55,7 @@ class KeepValues(Pass):
 
     def __post_init__(self) -> None:
         """Check the option."""
-        if self.memory < 0:
-            raise PassError("memory is a number from 0 on")
+        check_from_zero(memory=self.memory)
 
     def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         """Yield at most one rewrite for each backward loop."""
