@@ -50,6 +50,7 @@ UNSOUND = {
 """Rewrites that are wrong for some loops as users write them, and where that is reproduced."""
 OTHER_VALUES = {"sidestep_unused_rng_consumer"}
 """Those that PyTensor tags as changing values."""
+_OTHERS = {"ofg_inner_graph", "jax_shape_parameter_as_tuple"}
 _EXAMPLES = examples(4, 40)
 
 
@@ -62,8 +63,9 @@ def rewriters() -> dict[str, GraphRewriter]:
     for database in databases:
         for name, entries in database.__db__.items():
             for entry in entries:
-                # `ofg_inner_graph` compiles inner graphs, by a mode that it is part of.
-                is_other = name.startswith("scanopt") or name == "ofg_inner_graph"
+                # `ofg_inner_graph` compiles inner graphs, by a mode that it is part of, and
+                # `jax_shape_parameter_as_tuple` makes an Op that JAX alone can run.
+                is_other = name.startswith("scanopt") or name in _OTHERS
                 is_other = is_other or isinstance(entry, PrintCurrentFunctionGraph)
                 if isinstance(entry, RewriteDatabase) or entry.name != name or is_other:
                     continue
