@@ -102,7 +102,7 @@ class Value:
         return Value(self.builder, code)
 
     def is_below(self, other: int) -> Value:
-        """Whether integers are smaller than another one; negative ones are larger than all others."""
+        """Whether integers are below another one; those that are negative are not."""
         code = self.builder.icmp_unsigned("<", self.code, self._operand(other))
         return Value(self.builder, code)
 
