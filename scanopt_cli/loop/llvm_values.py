@@ -101,6 +101,11 @@ class Value:
         code = self.builder.fcmp_ordered(operator, self.code, self._operand(other))
         return Value(self.builder, code)
 
+    def is_below(self, other: int) -> Value:
+        """Whether integers are below another one; those that are negative are not."""
+        code = self.builder.icmp_unsigned("<", self.code, self._operand(other))
+        return Value(self.builder, code)
+
     def where(self, condition: Value, other: Any) -> Value:
         """Return ``other`` where a condition holds, and this value elsewhere."""
         choice = self.builder.select(condition.code, self._operand(other), self.code)
