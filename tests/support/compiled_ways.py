@@ -165,8 +165,8 @@ def assert_right(
             got = function(*deepcopy(list(values)))
         for position, (right, value) in enumerate(zip(wanted, got, strict=True)):
             where = f"output {position} of {values}: expected {right!r}, got {value!r}"
-            if way in LOOPS.values() and has_unknown_shape(right, value):
-                continue
+            if has_unknown_shape(right, value):
+                continue  # as TracedLoops know it, and the Ops that presets put in place of a loop
             assert_close(right, value, where)
 
 
