@@ -509,7 +509,8 @@ def programs(draw: Any) -> Graph:
     ]
     if draw(st.booleans()) and outputs:
         total = sum(pt.sum(pt.sin(one)) for one in outputs)
-        outputs.append(pt.grad(total, sequences[0] if not is_vector else m))
+        wrt = m if is_vector else sequences[0]
+        outputs.append(pt.grad(total, wrt, disconnected_inputs="ignore"))
     return graph_of(*(outputs or rows))
 
 
