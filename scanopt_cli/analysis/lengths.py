@@ -119,11 +119,6 @@ class Lengths:
         found._n_steps = self._n_steps
         return found
 
-    @property
-    def counts_steps(self) -> bool:
-        """Whether the trip count is provably not negative, without a loop that would raise."""
-        return self.alone.runs(0)
-
     def value_of(self, variable: Variable) -> AffineExpr:
         """Return the integer that a scalar ``variable`` holds, as an affine expression."""
         known = self._known.get((variable, None))

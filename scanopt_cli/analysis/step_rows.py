@@ -82,7 +82,7 @@ class StepRow:
         array has as many rows as steps then even if that may be negative, or another loop with as
         many steps refuses it.
         """
-        if lengths.counts_steps:
+        if lengths.alone.runs(0):
             return self.is_there(lengths)
         return self.is_whole(lengths) and (
             lengths.alone.length_of(self.slot.outer_input) == lengths.alone.steps
