@@ -9,8 +9,6 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pytensor.graph.basic import Variable
 from pytensor.scan.utils import until
 
@@ -22,13 +20,11 @@ from support.compiled_ways import NUMBA, VM, assert_close, compiled
 from support.evaluating import assert_same_outcomes, evaluate
 from support.graph_building import (
     arguments,
-    assert_same_values,
     graph_of,
     optimized,
-    outputs_of,
     scan,
 )
-from support.tiers import deep, examples
+from support.tiers import deep
 
 RUN = "guard-last-rows,loops-to-ops"
 LOOPS = "guard-last-rows,scan-to-loop,loops-to-ops,remove-unused"
@@ -328,73 +324,6 @@ def test_a_trace_that_is_trimmed_stays() -> None:
     assert not has_loop(work)
 
 
-@pytest.mark.parametrize("more", [0, 2])
-def test_a_buffer_that_does_not_end_with_the_last_step_stays(more: int) -> None:
-    """A Scan leaves zeros behind the last step, which are no last value."""
-    node = added(v, start=x).owner.inputs[0].owner
-    n_steps, sequence, buffer = node.inputs
-    longer = pt.join(0, buffer, pt.zeros(more)) if more else buffer
-    graph = graph_of(node.op(n_steps, sequence, longer)[-1])
-    work, _ = optimized(graph, RUN)
-    assert has_loop(work) is bool(more)
-    assert_same_values(graph, work, v=[1.0, 2.0, 3.0], x=0.5)
-
-
-@pytest.mark.parametrize("limit", [2, 4, -1])
-@pytest.mark.parametrize("pipeline", [RUN, "push-out"], ids=["scan", "map"])
-@pytest.mark.parametrize("is_map", [True, False])
-def test_a_truncated_gradient_stays_truncated(is_map: bool, pipeline: str, limit: int) -> None:
-    """What is differentiated after the pass has no gradient by early rows either."""
-    short = pt.specify_shape(v, (4,))
-    rows = (
-        scan(lambda a: pt.exp(a), sequences=[short], truncate_gradient=limit)
-        if is_map
-        else scan(lambda a, s: s + a, sequences=[short], outputs_info=[x], truncate_gradient=limit)
-    )
-    graph = graph_of(rows)
-    work, _ = optimized(graph, pipeline)
-    assert has_loop(work) is (limit == 2 or (pipeline == "push-out" and not is_map))
-    found = []
-    for one in (graph, work):
-        (by,) = [k for k in one.inputs if k.name == "v"]
-        (cost,) = one.outputs
-        found.append(outputs_of(from_io(one.inputs, [pt.grad(cost.sum(), by)]), v=np.ones(4), x=1))
-    assert_same_outcomes(*found)
-
-
-@pytest.mark.parametrize("pipeline", [RUN, "push-out", LOOPS], ids=["scan", "map", "traced loop"])
-@pytest.mark.parametrize("is_map", [True, False])
-def test_a_negative_number_of_steps_cuts_no_sequence(is_map: bool, pipeline: str) -> None:
-    """It is an error of the loop, and no rows before so many last ones."""
-    fewer = v.shape[0] - 4
-    rows = (
-        scan(lambda a: pt.exp(a), sequences=[v], n_steps=fewer)
-        if is_map
-        else scan(lambda a, s: s + a, sequences=[v], outputs_info=[x], n_steps=fewer)
-    )
-    graph = graph_of(rows)
-    work, _ = optimized(graph, pipeline)
-    assert has_loop(work)
-    for count in (5, 6):
-        assert_same_values(graph, work, v=np.ones(count), x=0.5)
-    (found,) = outputs_of(work, v=np.ones(3), x=0.5)
-    assert isinstance(found, Exception)
-
-
-@pytest.mark.parametrize("pipeline", [RUN, LOOPS], ids=["scan", "traced loop"])
-@pytest.mark.parametrize("width", [1, None])
-def test_an_inner_product_of_other_lengths_is_an_error(width: int | None, pipeline: str) -> None:
-    """A row that is known to have one entry is not broadcast to a column of more."""
-    left = pt.tensor("left", dtype="float64", shape=(None, 1))
-    right = pt.tensor("right", dtype="float64", shape=(None, width))
-    rows = mapped(lambda r, q: pt.dot(r[None, :], q[:, None])[0, 0], left, right)
-    graph = graph_of(rows)
-    work, _ = optimized(graph, pipeline)
-    assert has_loop(work) is (width is None)
-    for entries in (1,) if width else (1, 3):
-        assert_same_values(graph, work, left=np.ones((4, 1)), right=np.ones((4, entries)))
-
-
 def outputs_left(work: Graph) -> list[int]:
     return [len(node.outputs) for node in walk(work.fgraph) if is_loop(node)]
 
@@ -455,80 +384,3 @@ def test_the_derivative_of_a_running_product_is_right_at_zero() -> None:
     point = np.array([[2.0, 0.0], [0.0, 3.0], [0.0, -1.5]])
     (a, b, c, d) = evaluate([rows], [*firsts, *seconds], [point])
     assert_same_outcomes([a, c], [b, d])
-
-
-STEPS: dict[str, Callable[..., Any]] = {
-    "sum": lambda a, s: s + a,
-    "difference": lambda a, s: s - a,
-    "product": lambda a, s: s * a,
-    "latest": lambda a, s: a,
-    "steady": lambda a, s: s,
-    "recurrence": lambda a, s: pt.tanh(s) + a,
-}
-TERMS: dict[str, Callable[..., Any]] = {
-    "row": lambda a, b: a,
-    "cheap": lambda a, b: a * b + 1,
-    "slow": lambda a, b: pt.exp(-a * a) - b,
-    "cast": lambda a, b: pt.switch(a > b, a, 0.5),
-}
-
-
-@st.composite
-def programs(draw: Any) -> Graph:
-    """Loops of several states, of which some need a loop."""
-    is_vector = draw(st.booleans())
-    kinds = draw(
-        st.lists(
-            st.tuples(
-                st.sampled_from(list(STEPS)), st.sampled_from(list(TERMS)), st.integers(-1, 2)
-            ),
-            min_size=1,
-            max_size=3,
-        )
-    )
-    starts = [h if is_vector else x for _ in kinds]
-    sequences = [m, m[::-1]] if is_vector else [v, u]
-
-    def step(a: Any, b: Any, *states: Any) -> Any:
-        found = []
-        for place, (how, term, other) in enumerate(kinds):
-            value = TERMS[term](a, b)
-            if 0 <= other < place:
-                value = value * 0.5 + states[other]
-            found.append(STEPS[how](value, states[place]))
-        return [*found, TERMS[kinds[0][1]](a, b) * states[-1]]
-
-    rows = scan(step, sequences=sequences, outputs_info=[*starts, None])
-    reads = draw(
-        st.lists(st.sampled_from(["whole", "last", "none"]), min_size=len(rows), max_size=len(rows))
-    )
-    outputs = [
-        one if read == "whole" else one[-1]
-        for one, read in zip(rows, reads, strict=True)
-        if read != "none"
-    ]
-    if draw(st.booleans()) and outputs:
-        total = sum(pt.sum(pt.sin(one)) for one in outputs)
-        wrt = m if is_vector else sequences[0]
-        outputs.append(pt.grad(total, wrt, disconnected_inputs="ignore"))
-    return graph_of(*(outputs or rows))
-
-
-@settings(max_examples=examples(25, 150))
-@given(graph=programs(), steps=st.integers(1, 4))
-def test_generated_loops_keep_their_values(graph: Graph, steps: int) -> None:
-    data = arguments(graph, **values(steps))
-    wanted = evaluate(graph.inputs, graph.outputs, data)
-    for pipeline in (RUN, LOOPS, "grad"):
-        work, _ = optimized(graph, pipeline)
-        assert_same_outcomes(wanted, evaluate(work.inputs, work.outputs, data), rtol=1e-7)
-
-
-@settings(max_examples=examples(3, 25))
-@given(graph=programs())
-def test_generated_loops_keep_their_values_compiled(graph: Graph) -> None:
-    data = arguments(graph, **values(3))
-    work, _ = optimized(graph, RUN)
-    got = compiled(work.inputs, work.outputs, VM)(*data)
-    for old, new in zip(evaluate(graph.inputs, graph.outputs, data), got, strict=True):
-        assert_close(old, new)
