@@ -10,6 +10,7 @@ from pytensor.compile.builders import SymbolicOp
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph, FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.op import Op
+from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.expression_text import inner_names
 from scanopt_cli.equivalence.sameness import Sameness
@@ -52,11 +53,19 @@ class PipelineMemory:
         return self._sameness.of_graph(fgraph).hex()
 
     def form_of(self, fgraph: FunctionGraph) -> str:
-        """Return the digest and the number of nodes, bodies included.
+        """Return the digest, the number of nodes, and that of unknown lengths, bodies included.
 
-        The digest alone is the same for a graph in which equal nodes were merged.
+        The digest alone is the same for a graph in which equal nodes were merged, and for one whose
+        variables declare lengths that they did not, by which a pass may find more to do.
         """
-        return f"{self.digest(fgraph)} of {n_nodes(fgraph)}"
+        nodes = list(walk(fgraph))
+        unknown = sum(
+            variable.type.shape.count(None)
+            for node in nodes
+            for variable in node.outputs
+            if isinstance(variable.type, TensorType)
+        )
+        return f"{self.digest(fgraph)} of {len(nodes)}, {unknown}"
 
     def holds_loop(self, body: AbstractFunctionGraph) -> bool:
         """Whether a loop is in a body, or in one that this applies."""

@@ -50,8 +50,8 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
 }
 # As for PyTensor, x * 0 is 0, so what was NaN may be a number.
 NAN_LOST = ("simplify{outer=true}", "remove-zeros")
-# It hoists what no step changes, whose shape is known where no step runs, too.
-SHAPES_FOUND = ("default",)
+# They compute outside what no step changes, or whole rows, whose shape is known where no step runs.
+SHAPES_FOUND = ("loops-to-ops", "default")
 if not config.scan__allow_output_prealloc:
     # Its results are only right where steps are not written in place, which is settled at start.
     PIPELINES = {"save-mem{prealloc=false}": ()}

@@ -9,6 +9,7 @@ from typing import ClassVar
 import pytensor.tensor as pt
 import pytest
 from hypothesis import given, reject, settings
+from pytensor.graph.fg import FunctionGraph
 
 import scanopt_cli as so
 from scanopt_cli.errors import PassError
@@ -34,6 +35,16 @@ def test_generated_graphs_settle(generated: GeneratedScan) -> None:
                 raise
             reject()  # an equal body of an earlier example had the other zero
         assert_settled(done, preset)
+
+
+def test_lengths_that_are_declared_at_the_end_let_passes_do_more() -> None:
+    """A slice does not know that it has one row until it is made anew: its last two are itself."""
+    v, rows = pt.dvector("v"), pt.dmatrix("rows")
+    fgraph = FunctionGraph([v, rows], [rows[1:][-2:]], clone=False)
+    fgraph.replace(rows, pt.alloc(v, 2, v.shape[0]))
+    done = so.optimize(([v], fgraph.outputs), "grad")
+    assert done.graph.fgraph.outputs[0].type.shape[0] == 1
+    assert_settled(done, "grad")
 
 
 @dataclass(frozen=True)
