@@ -10,9 +10,8 @@ last place for exp and log, 2 for expm1, log1p and sigmoid, 3 for tanh.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import factorial, inf, nan
-from typing import Any
 
 import numpy as np
 
@@ -104,7 +103,11 @@ def sigmoid(x: Value) -> Value:
 # The bits of sqrt(1/2), from those of 1.
 _SQRT_HALF_BITS = int((np.float64(1.0).view(np.int64)) - np.float64(np.sqrt(0.5)).view(np.int64))
 _SMALLEST = float(np.finfo(np.float64).smallest_normal)
-_SMALLEST_BITS, _INFINITY_BITS = (int(np.float64(x).view(np.int64)) for x in (_SMALLEST, inf))
+_SMALLEST_BITS, _ONE_BITS, _2_52_BITS, _INFINITY_BITS = (
+    int(np.float64(x).view(np.int64)) for x in (_SMALLEST, 1.0, 2.0**52, inf)
+)
+# The bits of a float64 behind those of its exponent.
+_DIGITS = (1 << 52) - 1
 # With s = f / (2 + f), log(1 + f) is 2 s + s**3 p(s**2): the polynomial p of which the largest
 # relative error of log(1 + f) between sqrt(1/2) - 1 and sqrt(2) - 1 is the least, 0.011 units, by
 # Remez's algorithm.
@@ -119,33 +122,44 @@ _LOG = (
 )
 
 
-def _polynomial(coefficients: Sequence[float], x: Value) -> Value:
-    """Return a polynomial by Estrin's scheme, whose steps depend on few others."""
-    terms: list[Any] = list(coefficients)
-    while len(terms) > 1:
-        pairs = [low + x * high for low, high in zip(terms[::2], terms[1::2], strict=False)]
-        terms = pairs + terms[2 * len(pairs) :]
-        x = x * x
-    value: Value = terms[0]
-    return value
-
-
 def log(x: Value) -> Value:
     """Return the natural logarithm."""
-    is_small = x < _SMALLEST
-    bits = x.where(is_small, x * 2.0**54).bits
-    exponent = ((bits + _SQRT_HALF_BITS) >> 52) - 1023
-    f = (bits - (exponent << 52)).number - 1.0
-    n = (exponent + _ROUNDS_BITS).number - _ROUNDS
-    n = n.where(is_small, n - 54.0)
-    half = 0.5 * f * f
-    s = f / (2.0 + f)
-    # 2 s is f - s f, of which f - f**2 / 2 rounds but little (Ng, in FreeBSD's e_log.c).
-    rest = s * (half + s * s * _polynomial(_LOG, s * s)) + n * _LOG_2_LOW
-    made = n * _LOG_2_HIGH + (f - (half - rest))
-    others = x.where(x < 0.0, nan).where(x.is_equal(0.0), -inf)
     # Numbers from the smallest normal one to the largest, and no others, have these bits.
-    return others.where((bits - _SMALLEST_BITS).is_below(_INFINITY_BITS - _SMALLEST_BITS), made)
+    is_normal = (x.bits - _SMALLEST_BITS).is_below(_INFINITY_BITS - _SMALLEST_BITS)
+    return x.mostly(is_normal, _log_of_normal, _log_of_any)
+
+
+def _log_of_normal(x: Value) -> Value:
+    """Return the logarithm of a number that is positive, finite and not subnormal."""
+    return _log_of_parts(*_parts(x))
+
+
+def _log_of_any(x: Value) -> Value:
+    is_small = x < _SMALLEST
+    scaled = x.where(is_small, x * 2.0**54)
+    f, n = _parts(scaled)
+    made = _log_of_parts(f, n.where(is_small, n - 54.0))
+    others = x.where(x < 0.0, nan).where(x.is_equal(0.0), -inf)
+    is_number = (scaled.bits - _SMALLEST_BITS).is_below(_INFINITY_BITS - _SMALLEST_BITS)
+    return others.where(is_number, made)
+
+
+def _parts(x: Value) -> tuple[Value, Value]:
+    """Return ``f`` and ``n`` of ``x``, which is ``2**n (1 + f)``."""
+    shifted = x.bits + _SQRT_HALF_BITS
+    n = (shifted.shifted_right(52) | _2_52_BITS).number - (2.0**52 + 1023.0)
+    return ((shifted & _DIGITS) + (_ONE_BITS - _SQRT_HALF_BITS)).number - 1.0, n
+
+
+def _log_of_parts(f: Value, n: Value) -> Value:
+    """Return the logarithm of ``2**n (1 + f)``."""
+    s = f / (2.0 + f)
+    z = s * s
+    z2 = z * z
+    p0, p1, p2, p3, p4, p5, p6 = _LOG
+    p = (p0 + z * p1) + z2 * ((p2 + z * p3) + z2 * ((p4 + z * p5) + z2 * p6))
+    # 2 s is f - s f, in which f has no error (Ng, in FreeBSD's e_log.c).
+    return n * _LOG_2_HIGH - ((s * (f - z * p) - n * _LOG_2_LOW) - f)
 
 
 def log1p(x: Value) -> Value:

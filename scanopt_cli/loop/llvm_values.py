@@ -1,7 +1,8 @@
 """Arithmetic that writes LLVM's code: for one float64, or for several in one vector.
 
 A function of `Value` that is written in Python runs once, when its code is made; what it does with
-its argument becomes instructions. A choice is made by `where`, since code has no branches.
+its argument becomes instructions. A choice is made by `where`, since code has no branches, but for
+those of `mostly`.
 """
 
 from __future__ import annotations
@@ -78,6 +79,10 @@ class Value:
     def __rshift__(self, count: int) -> Value:
         return Value(self.builder, self.builder.ashr(self.code, self._operand(count)))
 
+    def shifted_right(self, count: int) -> Value:
+        """The bits of an int64 further right, with zeros in their place."""
+        return Value(self.builder, self.builder.lshr(self.code, self._operand(count)))
+
     def __and__(self, other: Any) -> Value:
         return Value(self.builder, self.builder.and_(self.code, self._operand(other)))
 
@@ -110,6 +115,29 @@ class Value:
         """Return ``other`` where a condition holds, and this value elsewhere."""
         choice = self.builder.select(condition.code, self._operand(other), self.code)
         return Value(self.builder, choice)
+
+    def mostly(
+        self, condition: Value, usual: Callable[[Value], Value], general: Callable[[Value], Value]
+    ) -> Value:
+        """Return ``usual`` of a vector if a condition holds for all its numbers, else ``general``.
+
+        Of one number it is ``general``, since LLVM makes no vectors of code that has branches.
+        """
+        kind = condition.code.type
+        if not isinstance(kind, ir.VectorType):
+            return general(self)
+        mask = ir.IntType(kind.count)
+        word = self.builder.bitcast(condition.code, mask)
+        holds = self.builder.icmp_unsigned("==", word, ir.Constant(mask, -1))
+        with self.builder.if_else(holds, likely=True) as (then, otherwise):
+            with then:
+                one, first = usual(self), self.builder.block
+            with otherwise:
+                other, second = general(self), self.builder.block
+        result = self.builder.phi(one.code.type)
+        result.add_incoming(one.code, first)
+        result.add_incoming(other.code, second)
+        return Value(self.builder, result)
 
     @property
     def bits(self) -> Value:
