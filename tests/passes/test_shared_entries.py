@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytensor.graph.replace import vectorize_graph
 
-from support.compiled_ways import BACKENDS, NUMBA, VM, optimized_by
+from scanopt_cli.ir.inner_graphs import walk
+from scanopt_cli.loop import TracedLoop
+from support.compiled_ways import BACKENDS, NUMBA, VM, compiled, optimized_by
 from support.filters import (
     MATRICES,
     YS,
@@ -50,6 +52,42 @@ def test_its_derivatives(pipeline: str) -> None:
     assert_same(INPUTS, [total, *first, *second], data, [VM], pipeline, tolerance=1e-7)
     graph = optimized_by(INPUTS, [total, *first], pipeline)
     assert [2, 2, 1] in state_ranks(graph) or [2, 2] in state_ranks(graph)
+
+
+def test_the_covariance_in_their_gradients() -> None:
+    """The backward loop reads the covariances of one entry, of which it computes the gains once."""
+    (total,) = vectorize_graph([filtered(Y)[2][-1]], {Y: YS})
+    graph = optimized_by(INPUTS, [total.sum(), *pt.grad(total.sum(), [A, Q])], "scan-to-loop")
+    loops = [node for node in walk(graph.fgraph) if isinstance(node.op, TracedLoop)]
+    assert len(loops) >= 2
+    assert all(v.type.ndim < 4 for node in loops for v in node.op.split(node.inputs)[2])
+
+
+def shared_series(other: Any) -> tuple[list[Any], list[Any]]:
+    """Return the inputs and outputs of loops over the sum of a series, as often as said, and y."""
+    count, y = pt.lscalar("count"), pt.dvector("y")
+    series = pt.alloc(y, count, y.shape[0]) + pt.alloc(y, other(count), y.shape[0])
+    last = scan(lambda v, m: 0.5 * m + v, sequences=[Y], outputs_info=[R])[-1]
+    total = vectorize_graph(last, {Y: series})
+    return [count, y, R], [total]
+
+
+def test_sums_of_what_entries_share() -> None:
+    inputs, outputs = shared_series(lambda count: count)
+    assert state_ranks(optimized_by(inputs, outputs, "scan-to-loop")) == [[0]]
+    data = [[np.int64(n), np.arange(4.0), np.array(1.0)] for n in (1, 3)]
+    assert_same(inputs, outputs, data, [VM, NUMBA], "scan-to-loop")
+
+
+def test_twin_sums_of_batches_that_may_differ() -> None:
+    inputs, outputs = shared_series(lambda count: abs(count - 6))
+    graph = optimized_by(inputs, outputs, "scan-to-loop")
+    assert state_ranks(graph) == [[1]]
+    function = compiled(graph.inputs, graph.outputs, VM)
+    y, start = np.arange(4.0), np.array(1.0)
+    assert function(np.int64(3), y, start)[0].shape == (3,)
+    with pytest.raises((ValueError, AssertionError), match=r"broadcast|shape"):
+        function(np.int64(2), y, start)
 
 
 def test_twins_a_start_or_a_matrix_of_each_entry() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pytensor.tensor.basic import Alloc, AllocEmpty, alloc
 from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor, indices_from_subtensor
 
 from scanopt_cli.analysis.count_variables import as_count
@@ -43,12 +44,25 @@ def shared_entry(variable: Any, ndim: int, depth: int = 0) -> Any:
         return None if inside is None or not is_whole else inside[index[ndim:]]
     if isinstance(op, Blockwise) and isinstance(op.core_op, IncSubtensor):
         return _initial_buffer(variable, ndim, depth)
-    if isinstance(op, Blockwise) and op.batch_ndim(node) == ndim and len(node.inputs) < 10:
-        entries = [shared_entry(v, ndim, depth + 5) for v in node.inputs]
-        if all(entry is not None for entry in entries):
-            core: Any = op.core_op
-            return core.make_node(*entries).outputs[variable.index]
-    return None
+    core: Any = op if isinstance(op, Elemwise) else None
+    if isinstance(op, Blockwise) and op.batch_ndim(node) == ndim:
+        core = op.core_op
+    # Where the batches differ, it raises an error, which no entry alone does.
+    if core is None or len(node.inputs) >= 10 or not _have_equal_batches(node.inputs, ndim):
+        return None
+    entries = [shared_entry(v, ndim, depth + 5) for v in node.inputs]
+    if any(entry is None for entry in entries):
+        return None
+    return core.make_node(*entries).outputs[variable.index]
+
+
+def _have_equal_batches(variables: Sequence[Any], ndim: int) -> bool:
+    """Whether the batch axes of variables provably have equal lengths, but for those of 1."""
+    lengths = Lengths()
+    return all(
+        len({lengths.length_of(v, axis) for v in variables if not v.type.broadcastable[axis]}) < 2
+        for axis in range(ndim)
+    )
 
 
 def _initial_buffer(buffer: Any, ndim: int, depth: int) -> Any:
