@@ -128,6 +128,24 @@ def test_several_in_one_vector(name: str, count: int) -> None:
         np.testing.assert_array_equal(of_several(tuple(values)), compiled(name, values))
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_vectors_of_usual_numbers(name: str) -> None:
+    """Code that is for vectors without special numbers gives what that for any number does."""
+    function: Any = IN_PLACE[name]
+
+    @njit
+    def in_place(values: Any) -> None:
+        function(values)
+
+    usual = np.abs(arguments(name)) + 1e-300
+    mixed = usual.copy()
+    mixed[::13] = np.resize(SPECIAL, mixed[::13].size)
+    for values in (usual, mixed):
+        expected = compiled(name, values)
+        in_place(values)
+        np.testing.assert_array_equal(values, expected)
+
+
 def numbers_of(function: Any, count: int) -> tuple[Elemwise, list[np.ndarray]]:
     """Return fused arithmetic of numbers, and values for them."""
     numbers = [float64() for _ in range(count)]
