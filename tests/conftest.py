@@ -20,7 +20,7 @@ _COMMON = {
     "suppress_health_check": [HealthCheck.too_slow],
 }
 settings.register_profile("quick", max_examples=6, derandomize=True, **_COMMON)
-settings.register_profile("deep", max_examples=200, derandomize=True, print_blob=True, **_COMMON)
+settings.register_profile("deep", max_examples=150, derandomize=True, print_blob=True, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from pytensor.compile.ops import deep_copy_op
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.elemwise import Elemwise
 
 
 def memory_of(variable: Variable, is_apart: Callable[[Apply], bool] = lambda _: False) -> Variable:
@@ -44,3 +45,36 @@ def copy_shared_outputs(body: FunctionGraph, n_states: int) -> None:
             body.change_node_input(*body.get_output_client(position), copied, reason="loop_memory")
         else:
             taken.add(root)
+
+
+def overwrite_own_states(body: FunctionGraph, n_states: int) -> None:
+    """Let elementwise arithmetic that overwrites a state put the next value of that state there.
+
+    Of several results, PyTensor takes the first that fits. Then the next state is in other memory,
+    and a loop over long arrays goes through more memory than the cache has.
+    """
+    owners: dict[Any, Any] = dict(
+        zip(body.outputs[:n_states], body.inputs[1 : 1 + n_states], strict=True)
+    )
+    for node in body.toposort():
+        op: Any = node.op
+        if not isinstance(op, Elemwise):
+            continue
+        pattern: dict[int, int] = dict(op.inplace_pattern)
+        for place, source in op.inplace_pattern.items():
+            state: Any = node.inputs[source]
+            own = [
+                other
+                for other, output in enumerate(node.outputs)
+                if output in owners
+                and owners[output] is state
+                and output.type.dtype == state.type.dtype
+            ]
+            if own and own[0] not in pattern:
+                del pattern[place]
+                pattern[own[0]] = source
+        if pattern != op.inplace_pattern:
+            outputs = [v.type() for v in node.outputs]
+            new = Apply(Elemwise(op.scalar_op, pattern), node.inputs, outputs)
+            pairs = list(zip(node.outputs, new.outputs, strict=True))
+            body.replace_all_validate(pairs, reason="own_states")

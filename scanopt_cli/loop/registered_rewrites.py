@@ -46,7 +46,7 @@ from pytensor.typed_list.type import TypedListType
 from scanopt_cli.ir.indexing import number
 from scanopt_cli.loop.association import reassociate
 from scanopt_cli.loop.lowering import lowered
-from scanopt_cli.loop.memory import copy_shared_outputs
+from scanopt_cli.loop.memory import copy_shared_outputs, overwrite_own_states
 from scanopt_cli.loop.operator_base import LoopOperator
 from scanopt_cli.loop.operators import Loop, TracedLoop
 from scanopt_cli.loop.products import (
@@ -166,6 +166,7 @@ def _rewrite_body(
         use_vector_functions(body)
         split_functions(body)
         use_rows(body, op.n_states, is_while=op.is_while)
+    overwrite_own_states(body, op.n_states)
     copy_shared_outputs(body, op.n_states)
 
 

@@ -31,24 +31,38 @@ type Shape = tuple[Symbolic, ...]
 @lru_cache(maxsize=512)
 def kept_lengths(graph: FrozenFunctionGraph, n_states: int) -> tuple[tuple[bool, ...], ...]:
     """Return for each state and dimension, whether every step provably keeps its length."""
-    body = Body.of(graph, n_states, is_while=False)
-    feature = ShapeFeature()
     return tuple(
-        tuple(_is_kept(lengths, state, dim) for dim, lengths in enumerate(feature.shape_tuple(new)))
-        if isinstance(new, TensorVariable)
-        else ()
-        for state, new in zip(body.states, body.next_states, strict=False)
+        tuple((state, dim) in equal for dim, equal in enumerate(dims))
+        for state, dims in enumerate(next_lengths(graph, n_states))
     )
 
 
-def _is_kept(length: Variable, state: Variable, dim: int) -> bool:
-    if state.type.shape[dim] is not None:
-        return True
-    return any(
-        isinstance(equal.owner_op, Shape_i)
-        and equal.owner_op.i == dim
-        and equal.owner.inputs[0] is state
-        for equal in _asserted_equal(length)
+@lru_cache(maxsize=512)
+def next_lengths(
+    graph: FrozenFunctionGraph, n_states: int
+) -> tuple[tuple[frozenset[tuple[int, int]], ...], ...]:
+    """Return for each state and dimension, which lengths of states a step provably gives it.
+
+    Each is a state and a dimension. A length that the type of a state has is its own.
+    """
+    body = Body.of(graph, n_states, is_while=False)
+    feature = ShapeFeature()
+    positions = {state: i for i, state in enumerate(body.states)}
+
+    def equal(state: Variable, dim: int, length: Variable) -> frozenset[tuple[int, int]]:
+        found = {
+            (positions[v.owner.inputs[0]], v.owner_op.i)
+            for v in _asserted_equal(length)
+            if isinstance(v.owner_op, Shape_i) and v.owner.inputs[0] in positions
+        }
+        own = {(positions[state], dim)} if state.type.shape[dim] is not None else set()
+        return frozenset(found | own)
+
+    return tuple(
+        tuple(equal(state, dim, length) for dim, length in enumerate(feature.shape_tuple(new)))
+        if isinstance(new, TensorVariable)
+        else ()
+        for state, new in zip(body.states, body.next_states, strict=False)
     )
 
 

@@ -226,7 +226,7 @@ def test_few_names_are_listed() -> None:
     assert listed_names([pytensor.shared(1.0)]) == "one of type Scalar(float64, shape=())"
 
 
-@settings(max_examples=tiers.examples(10, 300), deadline=None)
+@settings(max_examples=tiers.examples(10, 100), deadline=None)
 @given(generated=scan_graphs(), data=st.data())
 def test_generated_graphs_that_read_some(generated: GeneratedScan, data: st.DataObject) -> None:
     """Some of the inputs become shared variables, which get the arguments in turn."""

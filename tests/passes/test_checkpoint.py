@@ -11,7 +11,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
@@ -141,6 +141,7 @@ def test_derivatives_in_numba() -> None:
 
 
 @pytest.mark.deep
+@settings(max_examples=80)
 @given(st.sampled_from(sorted(LOOPS)), st.integers(0, 6), st.lists(st.integers(0, 30), min_size=1))
 def test_any_blocks_of_any_number_of_steps(name: str, steps: int, counts: list[int]) -> None:
     check(name, f"{{steps={steps}}}", 1, counts)

@@ -9,7 +9,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scanopt_cli as so
@@ -18,6 +18,7 @@ from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.loop import TracedLoop
 from scanopt_cli.reports.remark_text import text_of
 from support.graph_building import scan
+from support.tiers import examples
 
 SIZE = 40
 i, j, k = pt.lvector("i"), pt.lvector("j"), pt.dscalar("k")
@@ -125,6 +126,7 @@ def test_no_step_touches_more_than_the_entries(n: int) -> None:
         assert not any(v.type.ndim == 2 and v.type.shape[1] in (n, None) for v in read)
 
 
+@settings(max_examples=examples(6, 80))
 @given(data=st.data())
 def test_generated_steps(data: st.DataObject) -> None:
     """Entries at any of some indices, read before and after they are written."""

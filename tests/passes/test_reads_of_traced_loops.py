@@ -9,7 +9,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from hypothesis import given, note
+from hypothesis import given, note, settings
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.utils import until
 from test_trim_steps import FIRST_STEPS, KNOWN, LAST
@@ -24,7 +24,7 @@ from support.evaluating import assert_same_outcomes, evaluator, has_unknown_shap
 from support.generated.strategies import GeneratedScan, scan_graphs
 from support.graph_building import arguments, graph_of, optimized, power, scan
 from support.step_counts import check, noisy_walk, steps_of
-from support.tiers import deep
+from support.tiers import deep, examples
 
 x = pt.dscalar("x")
 n = pt.lscalar("n")
@@ -360,6 +360,7 @@ def test_compiled(states: Callable[[Any], Any], mode: str) -> None:
         np.testing.assert_allclose(found(*data), wanted(*data), rtol=1e-12)
 
 
+@settings(max_examples=examples(6, 100))
 @given(generated=scan_graphs())
 def test_values_stay(generated: GeneratedScan) -> None:
     """What a graph computes, its TracedLoops compute with the steps that are read."""

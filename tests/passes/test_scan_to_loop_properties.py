@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given, note
+from hypothesis import given, note, settings
 from test_pass_properties import passed_through
 
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import from_io
 from support.evaluating import assert_same_outcomes, evaluator, has_unknown_shape
 from support.generated.strategies import GeneratedScan, scan_graphs
+from support.tiers import examples
 
 PIPELINES = (
     "scan-to-loop",
@@ -23,6 +24,7 @@ PIPELINES = (
 )
 
 
+@settings(max_examples=examples(6, 100))
 @given(generated=scan_graphs())
 def test_loops_keep_values(generated: GeneratedScan) -> None:
     graph = from_io(generated.inputs, generated.outputs)

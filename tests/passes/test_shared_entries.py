@@ -122,7 +122,7 @@ _UPDATES = [
 
 
 @pytest.mark.tiered
-@settings(max_examples=examples(6, 40))
+@settings(max_examples=examples(6, 16))
 @given(
     update=st.sampled_from(_UPDATES),
     shape=st.sampled_from([(3, 4), (1, 3), (2, 1), (2, 0)]),

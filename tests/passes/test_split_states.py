@@ -343,7 +343,7 @@ def recursions(draw: Any) -> tuple[Any, list[int]]:
 
 
 @pytest.mark.tiered
-@settings(max_examples=examples(8, 60))
+@settings(max_examples=examples(8, 20))
 @given(drawn=recursions())
 @pytest.mark.parametrize("mode", BACKENDS)
 def test_generated_recursions(mode: Any, drawn: Any) -> None:

@@ -258,7 +258,7 @@ _TERMS = [
 
 
 @pytest.mark.tiered
-@settings(max_examples=examples(6, 40))
+@settings(max_examples=examples(6, 20))
 @given(
     terms=st.lists(st.tuples(st.integers(0, 1), st.sampled_from(_TERMS)), min_size=2, max_size=4),
     steps=st.sampled_from([0, 1, 2, 40]),

@@ -84,6 +84,8 @@ class GraphWriter(Writer):
         The nodes that are written, one after the other.
     waits_for_states
         Whether a loop is written whose next states depend on the states in more ways than sums.
+    places
+        Where to compute variables: in the memory of states that no step reads.
     rooms
         Buffers on the stack, by function and type of entries, that loops use one after the other.
     """
@@ -94,6 +96,7 @@ class GraphWriter(Writer):
         self.pool: Pool | None = None
         self.order = _Order((), ())
         self.waits_for_states = False
+        self.places: dict[Variable, Array] = {}
         self.rooms: dict[tuple[str, str], list[Any]] = {}
 
     def bind(self, variable: Variable, value: Value) -> None:

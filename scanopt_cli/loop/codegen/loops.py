@@ -17,7 +17,7 @@ from scanopt_cli.loop.codegen.buffers import Pool
 from scanopt_cli.loop.codegen.distribution import AT_ONCE, MOST_STEPS, StepsInParts
 from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
 from scanopt_cli.loop.codegen.hints import WRITTEN_ONCE, hint
-from scanopt_cli.loop.codegen.states import Register, State, go_on, state_of
+from scanopt_cli.loop.codegen.states import Register, State, go_on, states_of, unread
 from scanopt_cli.loop.codegen.values import Array, Length, Number, Value
 from scanopt_cli.loop.operators import Loop
 from scanopt_cli.loop.recurrences import FEWEST_STEPS, DistributedBody, distributed
@@ -36,7 +36,7 @@ def _loop(op: Loop, node: Apply, writer: GraphWriter, inputs: Sequence[Value]) -
     assert isinstance(n_steps, Number)
     n = writer.length(n_steps)
     writer.fail_if(writer.is_less(n, 0), ValueError, _NEGATIVE)
-    states = [state_of(writer, op, i, value) for i, value in enumerate(initial)]
+    states = states_of(writer, op, initial)
     _check_rows(writer, op, n, [state.value(writer) for state in states], constants)
     body = distributed(op.fgraph, op.n_states) if op.in_parts else None
     alone_until = None if body is None else cgutils.alloca_once_value(writer.builder, _LONG(0))
@@ -45,10 +45,11 @@ def _loop(op: Loop, node: Apply, writer: GraphWriter, inputs: Sequence[Value]) -
             _steps_in_parts(writer, body, n, steps, alone_until, states, constants)
         old = [state.value(writer) for state in states]
         values = [writer.count(steps.index), *old, *constants]
-        outside = writer.waits_for_states
+        outside, places = writer.waits_for_states, writer.places
+        writer.places = unread(op, states, old)
         steps.wait = writer.waits_for_states = not has_only_totals(op.fgraph, op.n_states)
         made = writer.inner(op.fgraph, values)
-        writer.waits_for_states = outside
+        writer.waits_for_states, writer.places = outside, places
         go_on(writer, states, old, made)
         if op.is_while:
             goes_on = made[-1]

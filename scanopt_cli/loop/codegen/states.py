@@ -21,9 +21,11 @@ from pytensor.link.numba.dispatch.compile_ops import numba_deepcopy
 from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.loop.codegen.graphs import GraphWriter, is_number_like
+from scanopt_cli.loop.codegen.lengths import is_same
 from scanopt_cli.loop.codegen.values import Array, Buffer, Memory, Number, Other, Value
 from scanopt_cli.loop.operators import Loop
 from scanopt_cli.loop.row_access import WriteRow
+from scanopt_cli.loop.shapes import next_lengths
 
 
 class State(Protocol):
@@ -36,8 +38,40 @@ class State(Protocol):
         """Return what stands for the state after the loop; its memory is whoever's uses it."""
 
 
-def state_of(writer: GraphWriter, op: Loop, i: int, initial: Value) -> State:
-    """Return a state of a loop with its initial value, which is copied unless it may be lost."""
+def states_of(writer: GraphWriter, op: Loop, initial: Sequence[Value]) -> list[State]:
+    """Return the states of a loop with their initial values, copied unless they may be lost."""
+    kept = _keep_shapes(op, initial)
+    return [
+        _state_of(writer, op, i, value, keeps_shape=keeps_shape)
+        for i, (value, keeps_shape) in enumerate(zip(initial, kept, strict=True))
+    ]
+
+
+def _keep_shapes(op: Loop, initial: Sequence[Value]) -> list[bool]:
+    """Return which states have the shapes of their initial values in each step.
+
+    A step may give them their own lengths, or those of states that start with equal lengths and
+    keep them.
+    """
+    following = next_lengths(op.fgraph, op.n_states)
+    shapes = [
+        value.shape if isinstance(value, Array) else (1,) * len(dims)
+        for value, dims in zip(initial, following, strict=True)
+    ]
+    kept = {(i, dim) for i, dims in enumerate(following) for dim in range(len(dims))}
+
+    def stays(i: int, dim: int) -> bool:
+        return (i, dim) in following[i][dim] or any(
+            place in kept and is_same(shapes[place[0]][place[1]], shapes[i][dim])
+            for place in following[i][dim]
+        )
+
+    while gone := {place for place in kept if not stays(*place)}:
+        kept -= gone
+    return [all((i, dim) in kept for dim in range(len(dims))) for i, dims in enumerate(following)]
+
+
+def _state_of(writer: GraphWriter, op: Loop, i: int, initial: Value, *, keeps_shape: bool) -> State:
     old, new = op.fgraph.inputs[1 + i], op.fgraph.outputs[i]
     may_lose = i in op.destroyed
     if is_number_like(old):
@@ -47,7 +81,7 @@ def state_of(writer: GraphWriter, op: Loop, i: int, initial: Value) -> State:
     if isinstance(initial, Number):
         initial = writer.as_array(initial, getattr(old.type, "ndim", 0))
         may_lose = True
-    if isinstance(initial, Other) or not (is_written or all(op.kept_lengths[i])):
+    if isinstance(initial, Other) or not (is_written or keeps_shape):
         return _counted(writer, initial, may_lose=may_lose)
     assert isinstance(initial, Array)
     is_kept = not may_lose or initial.memory.within  # the rest of which others may use
@@ -66,6 +100,21 @@ def state_of(writer: GraphWriter, op: Loop, i: int, initial: Value) -> State:
     if is_written:
         return _InPlace(own)
     return _Buffered(own, own.memory.buffer or Buffer.of(writer.builder, own))
+
+
+def unread(op: Loop, states: Sequence[State], old: Sequence[Value]) -> dict[Variable, Array]:
+    """Return the memory of states that no step reads, by their next values, which fit in there.
+
+    ``old`` are the values of the states in the step.
+    """
+    graph = op.fgraph
+    read = {*graph.outputs, *(v for node in graph.apply_nodes for v in node.inputs)}
+    found: dict[Variable, Array] = {}
+    for i, (state, value) in enumerate(zip(states, old, strict=True)):
+        is_free = isinstance(state, _Buffered) and graph.inputs[1 + i] not in read
+        if is_free and isinstance(value, Array):
+            found[graph.outputs[i]] = value
+    return found
 
 
 def _is_written(state: Variable, output: Variable) -> bool:
