@@ -18,7 +18,7 @@ from pytensor.tensor.elemwise import Elemwise
 import scanopt_cli as so
 from scanopt_cli.loop import Body, Loop
 from scanopt_cli.loop.memory import overwrite_own_states
-from support.compiled_ways import NUMBA, compiled
+from support.compiled_ways import NUMBA, VM, compiled
 from support.graph_building import scan
 
 n, START = pt.lscalar("n"), pt.dmatrix("start")
@@ -66,12 +66,13 @@ LOOPS: dict[str, Callable[[], list[Any]]] = {
 }
 
 
+@pytest.mark.parametrize("mode", [VM, NUMBA], ids=["VM", "NUMBA"])
 @pytest.mark.parametrize("name", LOOPS)
-def test_values(name: str) -> None:
+def test_values(name: str, mode: Any) -> None:
     outputs = LOOPS[name]()
     wanted = compiled([n, START], outputs, "FAST_COMPILE")
     with so.enabled("loop"):
-        found = pytensor.function([n, START], outputs, mode=NUMBA)
+        found = pytensor.function([n, START], outputs, mode=mode)
     for steps in (1, 2, 3, 8):
         for shape in ((2, 3), (1, 1), (3, 0)):
             start = np.random.default_rng(steps).normal(size=shape)
