@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -111,6 +112,7 @@ def own(inputs: Sequence[Variable], build: Build) -> Function:
 @contextmanager
 def no_leaks() -> Iterator[None]:
     """Check that as much memory is given up as is allocated."""
+    gc.collect()  # what other tests left is given up before
     _nrt_python.memsys_enable_stats()
     before = rtsys.get_allocation_stats()
     yield
