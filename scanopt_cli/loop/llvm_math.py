@@ -1,4 +1,6 @@
-"""LLVM's code for `VectorFunction`: arithmetic without branches and without calls.
+"""LLVM's code for `VectorFunction`: arithmetic without calls, and without branches.
+
+Only a vector of logarithms has one: for numbers that are not positive and finite.
 
 The exponential function is reduced by Cody and Waite's method, ``x = n log(2) + r`` with
 ``abs(r) <= log(2) / 2``, and computed by its Taylor series. The logarithm is

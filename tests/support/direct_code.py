@@ -110,14 +110,23 @@ def own(inputs: Sequence[Variable], build: Build) -> Function:
 
 
 @contextmanager
-def no_leaks() -> Iterator[None]:
-    """Check that as much memory is given up as is allocated."""
+def counted_memory() -> Iterator[Callable[[], Any]]:
+    """Return what tells how many blocks of memory compiled code has taken and given up."""
     gc.collect()  # what other tests left is given up before
     _nrt_python.memsys_enable_stats()
-    before = rtsys.get_allocation_stats()
-    yield
-    after = rtsys.get_allocation_stats()
-    _nrt_python.memsys_disable_stats()
+    try:
+        yield rtsys.get_allocation_stats
+    finally:
+        _nrt_python.memsys_disable_stats()
+
+
+@contextmanager
+def no_leaks() -> Iterator[None]:
+    """Check that as much memory is given up as is allocated."""
+    with counted_memory() as counts:
+        before = counts()
+        yield
+        after = counts()
     assert after.alloc - before.alloc == after.free - before.free
     assert after.mi_alloc - before.mi_alloc == after.mi_free - before.mi_free
 

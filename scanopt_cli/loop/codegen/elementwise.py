@@ -113,9 +113,7 @@ def _target(
         if found is not None:
             return found
     place = op.inplace_pattern.get(i)
-    target = writer.places.get(output) if place is None else inputs[place]
-    if place is None and target is not None and not all(map(is_same, target.shape, shape)):
-        target = None
+    target = writer.place_of(output, shape) if place is None else inputs[place]
     if (
         isinstance(target, Array)
         and target.dtype == np.dtype(output.type.dtype)

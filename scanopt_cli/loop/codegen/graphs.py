@@ -24,6 +24,7 @@ from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import Nonzero
 
 from scanopt_cli.loop.codegen.buffers import Pool
+from scanopt_cli.loop.codegen.lengths import is_same
 from scanopt_cli.loop.codegen.scalars import rule_of
 from scanopt_cli.loop.codegen.values import (
     Array,
@@ -158,6 +159,11 @@ class GraphWriter(Writer):
         for memory in dict.fromkeys(v.memory for v in values if not isinstance(v, Number)):
             if not memory.n_users:
                 self.give_up(memory)
+
+    def place_of(self, variable: Variable, shape: Sequence[Length]) -> Array | None:
+        """Return the memory that a variable of a shape is to be computed in, if there is any."""
+        found = self.places.get(variable)
+        return found if found is not None and all(map(is_same, found.shape, shape)) else None
 
     def allocate(self, dtype: Any, shape: Sequence[Length]) -> Array:
         """Return an array of memory that nothing else uses: in a loop, a buffer's if it can be."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from numba.core.runtime import _nrt_python, rtsys
 from pytensor.graph.fg import FunctionGraph
 from pytensor.scalar.basic import Composite
 from pytensor.scalar.basic import float64 as scalar_float64
@@ -19,6 +18,7 @@ import scanopt_cli as so
 from scanopt_cli.loop import Body, Loop
 from scanopt_cli.loop.memory import overwrite_own_states
 from support.compiled_ways import NUMBA, VM, compiled
+from support.direct_code import counted_memory
 from support.graph_building import scan
 
 n, START = pt.lscalar("n"), pt.dmatrix("start")
@@ -82,29 +82,18 @@ def test_values(name: str, mode: Any) -> None:
             np.testing.assert_array_equal(start, kept)
 
 
-@pytest.fixture
-def allocations() -> Iterator[Callable[[], int]]:
-    """What counts the blocks of memory that compiled code has taken."""
-    was_on = _nrt_python.memsys_stats_enabled()
-    _nrt_python.memsys_enable_stats()
-    yield lambda: int(rtsys.get_allocation_stats().alloc)
-    if not was_on:
-        _nrt_python.memsys_disable_stats()
-
-
 @pytest.mark.parametrize("name", ["two taps", "a map", "states in turn"])
-def test_blocks_of_memory(name: str, allocations: Callable[[], int]) -> None:
+def test_blocks_of_memory(name: str) -> None:
     """However many the steps, two arguments and two states take a block each."""
     with so.enabled("loop"):
         function = pytensor.function([n, START], LOOPS[name](), mode=NUMBA)
     start = np.ones((40, 50))
     function(2, start)
-    counts = []
     for steps in (3, 30):
-        before = allocations()
-        function(steps, start)
-        counts.append(allocations() - before)
-    assert counts == [4, 4]
+        with counted_memory() as counts:
+            before = counts().alloc
+            function(steps, start)
+            assert counts().alloc - before == 4
 
 
 X, Y = pt.dmatrices("x", "y")
