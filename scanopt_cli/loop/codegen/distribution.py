@@ -27,6 +27,7 @@ from pytensor.graph.traversal import toposort
 
 from scanopt_cli.loop.affine_forms import AffineForm
 from scanopt_cli.loop.codegen.graphs import GraphWriter
+from scanopt_cli.loop.codegen.hints import ONE_AT_A_TIME
 from scanopt_cli.loop.codegen.values import Length, Number, Value
 from scanopt_cli.loop.recurrences import DistributedBody, Recurrence
 from scanopt_cli.loop.vector_math import vector_function
@@ -136,7 +137,8 @@ class StepsInParts:
             self._old[i], self._new[i] = self._room(first.type), self._room(first.type)
             builder.store(first, self._entry(self._old[i], 0))
         count = AT_ONCE if any(one.forms for one in independent) else 1
-        with writer.loop(writer.quotient(self._n_steps, count)) as repetition:
+        n = writer.quotient(self._n_steps, count)
+        with writer.loop(n, lambda: ONE_AT_A_TIME) as repetition:
             at = writer.multiply(repetition, count)
             for one in independent:
                 if one.forms is None:

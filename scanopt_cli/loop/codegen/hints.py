@@ -21,6 +21,12 @@ ensure_self_ref_metadata_support()  # each loop has a name of its own
 
 WRITTEN_ONCE: dict[str, Any] = {"unroll.disable": 1}
 """What tells LLVM to write what a loop repeats once."""
+ONE_AT_A_TIME: dict[str, Any] = {"vectorize.enable": 0}
+"""What tells LLVM to make no vectors of what a loop repeats.
+
+Of a loop that copies as many entries as a vector has, LLVM 22 reads the last one from beyond the
+end, if it is needed after the loop.
+"""
 _NUMBER = ir.IntType(32)
 _MOST_IN_PARTS = 64
 """What is left of a longer axis takes little of the time."""
