@@ -11,6 +11,7 @@ SCANOPT := $(VENV)/scanopt
 DEMO := build/demo
 PIP_INSTALL := $(VENV)/python -m pip install --quiet --disable-pip-version-check --editable
 PYTEST_ARGS ?= -n 2 --dist worksteal
+SHARE ?= 1/1
 BENCH_ARGS ?= --benchmark-only -m "not numba_zoo"
 
 .DEFAULT_GOAL := help
@@ -36,8 +37,8 @@ samples: .venv/installed ## Build sample_graphs/*.pkl
 test: .venv/installed-dev ## Run the tests, as before each commit
 	$(VENV)/python -m pytest $(PYTEST_ARGS)
 
-test-deep: .venv/installed-dev ## Run the tests that take long: the whole zoo, Numba, many examples
-	HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest $(PYTEST_ARGS) -m "(deep or hypothesis or tiered) and not (pymc or jax or samplers or numba_zoo)"
+test-deep: .venv/installed-dev ## Run the tests that take long, or SHARE=1/3: the whole zoo, Numba, many examples
+	HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest $(PYTEST_ARGS) --share=$(SHARE) -m "(deep or hypothesis or tiered) and not (pymc or jax or samplers or numba_zoo)"
 
 mutants: .venv/installed-dev ## Break each pass in ten ways, or MUTANTS, and report which tests notice
 	$(VENV)/python tests/mutation --count $${MUTANTS:-10}

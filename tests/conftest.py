@@ -46,8 +46,26 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     _set_up_pytensor()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--share``."""
+    parser.addoption(
+        "--share",
+        type=_share,
+        default=(1, 1),
+        metavar="K/N",
+        help="run part K of N, counted from 1, in which tests are by their names",
+    )
+
+
+def _share(text: str) -> tuple[int, int]:
+    number, count = map(int, text.split("/"))
+    if not 1 <= number <= count:
+        raise ValueError(text)
+    return number, count
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave to ``make test-deep`` all but a few parameter sets of ``tiered(every=n)``: one in n.
 
     Which ones is decided by their names, since every n-th might be the same in one parameter.
@@ -61,6 +79,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if test in seen and crc32(item.nodeid.encode()) % mark.kwargs["every"]:
             item.add_marker(pytest.mark.deep)
         seen.add(test)
+    number, count = config.getoption("share")
+    left = [item for item in items if crc32(item.nodeid.encode()) % count != number - 1]
+    config.hook.pytest_deselected(items=left)
+    out = set(left)
+    items[:] = [item for item in items if item not in out]
 
 
 def pytest_collection_finish() -> None:

@@ -44,13 +44,15 @@ def loop(step: Callable[..., Any], **more: Any) -> Any:
     return scan(step, **given)
 
 
-def check(*outputs: Variable, **changes: Any) -> tuple[Graph, list[str]]:
+def check(*outputs: Variable, rtol: float = 1e-9, **changes: Any) -> tuple[Graph, list[str]]:
     """Run the pass and compare values; return the result and the remarks."""
     graph = graph_of(*outputs)
     work, remarks = optimized(graph, RUN)
     data = arguments(graph, **{**POINT, **changes})
     assert_same_outcomes(
-        evaluate(graph.inputs, graph.outputs, data), evaluate(work.inputs, work.outputs, data)
+        evaluate(graph.inputs, graph.outputs, data),
+        evaluate(work.inputs, work.outputs, data),
+        rtol=rtol,
     )
     return work, [r.partition(": ")[2] for r in remarks if "removed" not in r]
 
@@ -112,7 +114,8 @@ def test_single_precision() -> None:
         non_sequences=[w32],
     )
     single = {name: POINT[name].astype("float32") for name in ("xs", "w", "h")}
-    _, remarks = check(ys, **single)
+    # BLAS adds up a product of one row in another order, on some processors.
+    _, remarks = check(ys, rtol=1e-5, **single)
     assert remarks == [MOVED]
 
 
