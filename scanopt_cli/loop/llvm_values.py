@@ -187,29 +187,47 @@ def replace_numbers(
 
     They are of float64 or float32, as for `of_codes`.
     """
-    number_type = data.type.pointee
-    align = 4 if number_type == _SINGLE else 8
-    vector = ir.VectorType(number_type, _WIDTH)
     width, zero = count.type(_WIDTH), count.type(0)
-    # What is left of the array is computed in a vector of its own.
-    rest = cgutils.alloca_once_value(builder, ir.Constant(vector, [1.0] * _WIDTH))
-    numbers = builder.bitcast(rest, number_type.as_pointer())
-
-    def replaced(pointer: Any) -> None:
-        place = builder.bitcast(pointer, vector.as_pointer())
-        old = builder.load(place, align=align)
-        builder.store(_applied(builder, function, old), place, align=align)
-
+    if isinstance(count, ir.Constant) and count.constant <= 2 * _WIDTH:
+        for first in range(0, count.constant, _WIDTH):
+            n = min(_WIDTH, count.constant - first)
+            _replace_few(builder, function, builder.gep(data, [count.type(first)]), n)
+        return
     n_rest = builder.urem(count, width)
     n_whole = builder.sub(count, n_rest)
     with cgutils.for_range_slice(builder, zero, n_whole, width) as (i, _):
-        replaced(builder.gep(data, [i]))
+        _replace_vector(builder, function, builder.gep(data, [i]))
+    # What is left of the array is computed in a vector of its own.
+    kind = ir.VectorType(data.type.pointee, _WIDTH)
+    rest = cgutils.alloca_once_value(builder, ir.Constant(kind, [1.0] * _WIDTH))
+    numbers = builder.bitcast(rest, data.type)
     with builder.if_then(builder.icmp_unsigned("!=", n_rest, zero)):
         start = builder.gep(data, [n_whole])
         with cgutils.for_range(builder, n_rest) as loop:
             number = builder.load(builder.gep(start, [loop.index]))
             builder.store(number, builder.gep(numbers, [loop.index]))
-        replaced(numbers)
+        _replace_vector(builder, function, numbers)
         with cgutils.for_range(builder, n_rest) as loop:
             number = builder.load(builder.gep(numbers, [loop.index]))
             builder.store(number, builder.gep(start, [loop.index]))
+
+
+def _replace_vector(builder: Any, function: Callable[[Value], Value], data: Any) -> None:
+    """Write what replaces the numbers of a vector, which begins at a pointer."""
+    kind = data.type.pointee
+    place = builder.bitcast(data, ir.VectorType(kind, _WIDTH).as_pointer())
+    align = 4 if kind == _SINGLE else 8
+    old = builder.load(place, align=align)
+    builder.store(_applied(builder, function, old), place, align=align)
+
+
+def _replace_few(builder: Any, function: Callable[[Value], Value], data: Any, n: int) -> None:
+    """Write what replaces ``n`` numbers, up to those of a vector, in as short a one as there is."""
+    if n == _WIDTH:
+        _replace_vector(builder, function, data)
+        return
+    places = [builder.gep(data, [_INDEX(i)]) for i in range(n)]
+    more = (1 << (n - 1).bit_length()) - n
+    numbers = [*map(builder.load, places), *[ir.Constant(data.type.pointee, 1.0)] * more]
+    for place, number in zip(places, of_codes(builder, function, numbers), strict=False):
+        builder.store(number, place)

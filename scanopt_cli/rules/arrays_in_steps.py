@@ -20,7 +20,7 @@ from scanopt_cli.ir.inner_graphs import core_op, inner_graphs
 from scanopt_cli.passes.of_traced_loops.unroll_small.unroll_small import UnrollSmall
 from scanopt_cli.rules.check_context import CheckContext
 from scanopt_cli.rules.finding_costs import work
-from scanopt_cli.rules.lowered_loops import LARGEST, elements, lowered_loops
+from scanopt_cli.rules.lowered_loops import elements
 from scanopt_cli.rules.rule_contract import Finding, Rule, Severity
 from scanopt_cli.text import plural
 
@@ -45,10 +45,7 @@ class ArraysInSteps(Rule):
 
     Register the Op with Numba (``pytensor.link.numba.dispatch``), or compute before or after the
     loop what it does. Write what is done with arrays of up to 16 entries as arithmetic, sums and
-    products: ``scanopt passes unroll-small`` lists what becomes numbers. Arrays of 17 to 36 entries
-    become numbers if that pass is told so: the preset ``loop`` with ``unroll-small{size=36}`` takes
-    a quarter of the time for a Kalman filter of five states, and longer to compile. That it does
-    for the loop is tried out.
+    products: ``scanopt passes unroll-small`` lists what becomes numbers, or stays in registers.
 
     Larger arrays are no finding, since numbers would not pay; nor are those of unknown shapes, of
     which P009 tells if knowing them helps, and steps that decompose matrices, or solve by them in a
@@ -75,17 +72,9 @@ class ArraysInSteps(Rule):
         lowered = context.lowered.get(loop.title)
         if lowered is None or lowered.runs_on_numbers or lowered.lacks_lengths or lowered.solves:
             return None
-        sizes = [elements(operation) or LARGEST + 1 for operation in lowered.arrays]
+        if max(elements(operation) or _SMALL + 1 for operation in lowered.arrays) > _SMALL:
+            return None
         text = "each step computes on small arrays, of which no pass makes numbers"
-        if max(sizes) > _SMALL:
-            if max(sizes) > LARGEST:
-                return None
-            retried = lowered_loops(context.fgraph, [loop], size=LARGEST).get(loop.title)
-            if retried is None or not retried.runs_on_numbers:
-                return None
-            text = (
-                f"each step computes on arrays that unroll-small{{size={LARGEST}}} makes numbers of"
-            )
         listed = ", ".join(f"`{operation}`" for operation in lowered.arrays)
         return self.at(context, loop, f"{text}: {listed}", cost=work(loop))
 

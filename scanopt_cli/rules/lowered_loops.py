@@ -19,22 +19,21 @@ from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.inner_graphs import core_op, walk
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.ir.slots import SlotView
-from scanopt_cli.passes.of_traced_loops.unroll_small.unroll_small import UnrollSmall
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.remarks import Code
 from scanopt_cli.rules.titled_copies import titled_copy, titles_of
 
 _TO_NUMBERS = (
-    "remove-unused,push-out-products,push-out-sums,push-out{{cheap=false}},inline-constants,"
+    "remove-unused,push-out-products,push-out-sums,push-out{cheap=false},inline-constants,"
     "hoist-states,remove-unused,scan-to-loop,trace-to-last,remove-unused,hoist-states,"
-    "unroll-small{{size={size}}}"
+    "unroll-small{always=true}"
 )
 """Of the preset ``loop``, the passes that write a step on numbers, and those that take out of it
 what needs no loop."""
 
-LARGEST = 36
-"""The most entries of arrays that numbers pay for."""
+_LARGEST = 36
+"""The most entries of arrays that a step which may run on numbers computes."""
 _SOLVERS = "pytensor.tensor.linalg"
 
 
@@ -67,21 +66,20 @@ def lowered_loops(
     loops: Sequence[NamedLoop],
     inputs: Mapping[Variable, Variable] | None = None,
     *,
-    size: int = UnrollSmall.size,
     strict: bool | None = None,
 ) -> dict[str, LoweredLoop]:
     """Return what some Scans in ``fgraph`` become, by their titles, but those around others.
 
-    ``inputs`` are given to them in place of inputs of the graph. Arrays of at most ``size`` entries
-    become numbers. ``strict`` is that of `run_pipeline`; without it, nothing is returned of a graph
-    that the passes cannot turn.
+    ``inputs`` are given to them in place of inputs of the graph. All small arrays become numbers,
+    also those that compiled code has in registers as they are. ``strict`` is that of
+    `run_pipeline`; without it, nothing is returned of a graph that the passes cannot turn.
     """
     _, named = titled_copy(fgraph, loops)
     outputs = substituted(named, inputs or {})
     roots = [(inputs or {}).get(variable, variable) for variable in fgraph.inputs]
     work = FunctionGraph(roots, outputs, clone=False)
     try:
-        runs = run_pipeline(work, parse(_TO_NUMBERS.format(size=size)), rounds=1, strict=strict)
+        runs = run_pipeline(work, parse(_TO_NUMBERS), rounds=1, strict=strict)
     except PassError:
         if strict:
             raise
@@ -114,7 +112,7 @@ def may_run_on_numbers(view: SlotView) -> bool:
     """Whether a step computes on arrays, and on none that is large."""
     nodes = [node for node in view.op.fgraph.toposort() if computes(node.op)]
     found = step_cost(view, nodes=nodes).arrays
-    return bool(found) and all((elements(operation) or 0) <= LARGEST for operation in found)
+    return bool(found) and all((elements(operation) or 0) <= _LARGEST for operation in found)
 
 
 def elements(operation: ArrayOperation) -> int | None:

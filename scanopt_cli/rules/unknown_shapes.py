@@ -27,11 +27,11 @@ _ROWS = (SlotKind.SEQ, SlotKind.MIT_SOT, SlotKind.SIT_SOT)
 
 
 class UnknownShapes(Rule):
-    """Each step computes on arrays, and would compute on numbers if lengths of inputs were known.
+    """Each step computes on arrays, and would compute in registers if lengths were known.
 
-    Arrays of few entries (16 at most) are computed entry by entry, in registers, if their shapes
-    are known when the graph is compiled: a step of a Kalman filter of three states takes 0.03 µs,
-    not 0.2. An operation on an array of unknown shape is a call, and allocates memory::
+    Arrays of few entries are computed in registers if their shapes are known when the graph is
+    compiled: a step of a Kalman filter of three states takes 0.03 µs, not 0.2. An operation on an
+    array of unknown shape is a call, and allocates memory::
 
         P0, A = pt.dmatrices("P0", "A")  # unknown
         P0, A = (pt.tensor(name, shape=(3, 3), dtype="float64") for name in ("P0", "A"))  # known

@@ -57,7 +57,7 @@ def gradient(outputs: Any) -> Graph:
 
 
 def kept(graph: Graph, options: str = "") -> Any:
-    return so.optimize(graph, f"unroll-small,keep-values{options}")
+    return so.optimize(graph, f"unroll-small{{always=true}},keep-values{options}")
 
 
 def remarks(result: Any) -> list[str]:
@@ -181,7 +181,7 @@ def test_entries_that_start_from_other_values_stay() -> None:
     _, last, trace, numbers, traced, _ = TracedLoop.over(n, body, [start, other], {})
     cost = (trace**2).sum() + (numbers**2).sum() + last + traced.sum()
     graph = from_io([start, other, n], [cost, *pytensor.grad(cost, [start, other])])
-    result = so.optimize(graph, "unroll-small,keep-values")
+    result = so.optimize(graph, "unroll-small{always=true},keep-values")
     functions = [pytensor.function(g.inputs, g.outputs, mode=PLAIN) for g in (graph, result.graph)]
     for steps in (0, 1, 2, 5):
         values = np.array([0.3, 0.9]), 2.0, steps

@@ -53,7 +53,7 @@ PIPELINES: tuple[tuple[str, ...], ...] = (
     ("scan-to-loop,peel-first-step",),
     ("scan-to-loop,merge-scans",),
     ("scan-to-loop,keep-values",),
-    ("scan-to-loop,unroll-loops,unroll-small",),
+    ("scan-to-loop,unroll-loops,unroll-small{always=true}",),
     ("scan-to-loop", "loop-to-scan"),
     ("scan-to-loop", "loop-to-scan", "grad"),
     ("loop", "loop-to-scan"),

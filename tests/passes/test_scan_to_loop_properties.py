@@ -19,8 +19,8 @@ PIPELINES = (
     "scan-to-loop,split-states",
     "scan-to-loop,stop-at-fixed-point{tolerance=0}",
     "scan-to-loop,loop-to-scan",
-    "scan-to-loop,trace-to-last,unroll-small",
-    "scan-to-loop,unroll-small{size=9},loop-to-scan",
+    "scan-to-loop,trace-to-last,unroll-small{always=true}",
+    "scan-to-loop,unroll-small{always=true},loop-to-scan",
 )
 
 

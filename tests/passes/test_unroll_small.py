@@ -187,7 +187,10 @@ def test_a_zero_in_a_diagonal_matrix_is_no_error() -> None:
 
 @pytest.mark.parametrize(
     "pipeline",
-    ["scan-to-loop,trace-to-last,unroll-small", "scan-to-loop,unroll-small,trace-to-last"],
+    [
+        "scan-to-loop,trace-to-last,unroll-small{always=true}",
+        "scan-to-loop,unroll-small{always=true},trace-to-last",
+    ],
 )
 def test_only_what_is_traced_is_formed(pipeline: str) -> None:
     """The last value is formed after the loop."""
@@ -239,7 +242,7 @@ def test_states_that_change_their_shape_stay() -> None:
     index, state = pt.lscalar(), pt.dvector()
     body = Body(index=index, states=[state], next_states=[state[1:] * 2])
     graph = graph_of(TracedLoop.over(2, body, [h], {})[0])
-    work, remarks = optimized(graph, "unroll-small")
+    work, remarks = optimized(graph, "unroll-small{always=true}")
     assert not any(remark.startswith("passed") for remark in remarks)
     assert_same_values(graph, work, **VALUES)
 
@@ -284,7 +287,7 @@ def test_errors_stay_errors(name: str) -> None:
     state = pt.dvector()
     body = Body(index=pt.lscalar(), states=[state], next_states=[ERRORS[name](state)])
     graph = graph_of(TracedLoop.over(2, body, [h], {})[0])
-    work, _ = optimized(graph, "unroll-small")
+    work, _ = optimized(graph, "unroll-small{always=true}")
     for each in (graph, work):
         function = pytensor.function(list(each.inputs), list(each.outputs), mode="FAST_COMPILE")
         with pytest.raises((ValueError, IndexError)):

@@ -64,7 +64,7 @@ def _steps(step: Callable[..., Any], start: Any) -> Any:
 def test_what_is_read_from_arrays_and_written_back_stays_whole() -> None:
     """Of three learners, each step picks one entry of each; the table is large, and stays."""
     graph = graph_of(*_steps(_learning, values))
-    work, remarks = unrolled(graph)
+    work, remarks = unrolled(graph, "")
     assert not entrywise(work)
     (left,) = (remark for remark in remarks if "leaves" in remark)
     assert left.startswith("missed scan_fn: leaves 4 small arrays of each step whole: ")
@@ -75,7 +75,7 @@ def test_what_is_read_from_arrays_and_written_back_stays_whole() -> None:
 def test_the_same_arithmetic_of_small_arrays_is_unrolled() -> None:
     """Rows of constants are read entry by entry as fast as whole."""
     graph = graph_of(*_steps(_running_mean, alpha * 2))
-    work, remarks = unrolled(graph)
+    work, remarks = unrolled(graph, "")
     assert entrywise(work) >= 3 * N
     assert not any("leaves" in remark for remark in remarks)
     assert_same_values(graph, work, **GIVEN)
@@ -85,8 +85,9 @@ def test_the_same_arithmetic_of_small_arrays_is_unrolled() -> None:
 VECTORS: dict[str, tuple[Callable[[Any], Any], bool]] = {
     "arithmetic": (lambda y: pt.tanh(y * 2) + 0.1, True),
     "a sum of all": (lambda y: pt.tanh(y * 2 - 1) * pt.exp(-y) + y.sum(), True),
-    "a product": (lambda y: pt.tanh(y + y @ y) + 0.1, False),
+    "a product": (lambda y: pt.tanh(y + y @ y) + 0.1, True),
     "a write": (lambda y: pt.tanh(y[1].set(y[0]) * 2) + 0.1, False),
+    "a system": (lambda y: pt.linalg.inv(pt.outer(y[:2], y[:2]) + pt.eye(2))[0, 0] + y, False),
 }
 
 
@@ -97,11 +98,38 @@ def test_arithmetic_of_vectors_stays(name: str, size: int, is_vector: bool) -> N
     step, is_arithmetic = VECTORS[name]
     y = pt.tensor("y", dtype="float64", shape=(size,))
     graph = graph_of(scan(step, outputs_info=[y], n_steps=3))
-    work, remarks = unrolled(graph)
+    work, remarks = unrolled(graph, "")
     stays = is_vector and is_arithmetic
     assert bool(entrywise(work)) is not stays
     assert any("vectors compute several of their entries" in r for r in remarks) is stays
     assert_same_values(graph, work, y=np.linspace(-1, 1, size))
+
+
+@pytest.mark.parametrize(("size", "is_faster"), [(2, False), (3, True), (4, True)])
+def test_products_of_matrices_stay(size: int, is_faster: bool) -> None:
+    """From 3x3 on, vectors compute them faster than numbers, and compile sooner."""
+    p, q = (pt.tensor(name, dtype="float64", shape=(size, size)) for name in "pq")
+    graph = graph_of(
+        scan(lambda p, q: q @ p @ q.T + q, outputs_info=[p], non_sequences=[q], n_steps=4)
+    )
+    work, remarks = unrolled(graph, "")
+    assert bool(entrywise(work)) is not is_faster
+    assert any("vectors compute several of their entries" in r for r in remarks) is is_faster
+    given = np.linspace(-1, 1, size**2).reshape(size, size) / size
+    assert_same_values(graph, work, p=given, q=given.T + np.eye(size) / 2)
+
+
+def test_choices_among_entries_are_unrolled() -> None:
+    def step(choice: Any, reward: Any, q: Any) -> Any:
+        return q[choice].set(q[choice] + 0.1 * (reward - q[choice]))
+
+    graph = graph_of(
+        scan(step, sequences=[choices[:, 0] % 4, rewards[:, 0]], outputs_info=[values[0, :4]])
+    )
+    work, remarks = unrolled(graph, "")
+    assert entrywise(work)
+    assert not any("leaves" in remark for remark in remarks)
+    assert_same_values(graph, work, **GIVEN)
 
 
 PAYS: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
@@ -124,7 +152,7 @@ def test_a_group_is_unrolled_if_it_saves_more_than_crosses(name: str) -> None:
         n_steps=3,
     )
     graph = graph_of(ys, zs)
-    work, remarks = unrolled(graph)
+    work, remarks = unrolled(graph, "")
     assert (entrywise(work) > 0) is pays
     assert any("leaves" in remark for remark in remarks) is not pays
     assert_same_values(graph, work, **GIVEN)
@@ -148,7 +176,7 @@ def test_a_group_that_stays_whole_leaves_others_alone() -> None:
             non_sequences=[alpha],
         )
     )
-    work, remarks = unrolled(graph)
+    work, remarks = unrolled(graph, "")
     assert entrywise(work)
     assert any("leaves" in remark for remark in remarks)
     assert any("entry by entry" in remark for remark in remarks)

@@ -19,10 +19,9 @@ V = pt.dscalar("v")
 N = pt.lscalar("n")
 A, B = pt.dmatrices("a", "b")
 SMALL = pt.tensor("small", shape=(3,), dtype="float64")
-FIVE = pt.tensor("five", shape=(5, 5), dtype="float64")
 MORE_VALUES = {
     "small": np.array([0.5, -0.3, 0.2]),
-    "five": np.eye(5) * 0.4 + 0.1,
+    "matrix": np.eye(5) * 0.4 + 0.1,
 }
 
 
@@ -46,9 +45,13 @@ def of_vector(step: Callable[[Any], Any]) -> Graph:
     return [SMALL], [scan(step, outputs_info=[SMALL], n_steps=4)[-1]]
 
 
-def squared(*, length: int | None = 5) -> Graph:
-    matrix = pt.tensor("five", shape=(length, length), dtype="float64")
-    return [matrix], [scan(lambda s: pt.tanh(s @ s), outputs_info=[matrix], n_steps=4)[-1]]
+def on_matrix(step: Callable[[Any], Any], *, length: int | None) -> Graph:
+    matrix = pt.tensor("matrix", shape=(length, length), dtype="float64")
+    return [matrix], [scan(step, outputs_info=[matrix], n_steps=4)[-1]]
+
+
+def sorted_rows(s: Any) -> Any:
+    return pt.sort(s, axis=1) * 0.5
 
 
 def multiplied(*, of_rows: bool) -> Graph:
@@ -217,12 +220,25 @@ SEEDED_LOOPS: dict[str, tuple[str, Callable[[], Graph], Callable[[], Graph]]] = 
         partial(of_vector, lambda s: pt.sort(s) * 0.5),
         partial(of_vector, lambda s: pt.stack([s.min(), s[1], s.max()]) * 0.5),
     ),
-    "an array of 25 entries": ("P010", squared, partial(squared, length=7)),
-    "an array of unknown shape": ("P010", squared, partial(squared, length=None)),
+    "rows that are sorted": (
+        "P010",
+        partial(on_matrix, sorted_rows, length=3),
+        partial(on_matrix, sorted_rows, length=5),
+    ),
+    "an array of unknown shape": (
+        "P010",
+        partial(on_matrix, sorted_rows, length=3),
+        partial(on_matrix, sorted_rows, length=None),
+    ),
+    "products of matrices": (
+        "P010",
+        partial(on_matrix, sorted_rows, length=3),
+        partial(on_matrix, lambda s: pt.tanh(s @ s), length=3),
+    ),
     "a matrix that is decomposed": (
         "P010",
-        squared,
-        lambda: ([FIVE], [scan(pt.linalg.expm, outputs_info=[FIVE], n_steps=4)[-1]]),
+        partial(on_matrix, sorted_rows, length=3),
+        partial(on_matrix, pt.linalg.expm, length=3),
     ),
     "steps for JAX": ("J001", partial(traced, steps=N), partial(traced, steps=4)),
     "a trace for JAX": ("J001", partial(traced, steps=N), partial(traced, steps=N, last=True)),

@@ -30,8 +30,11 @@ VALUES = {
 }
 
 
-def unrolled(graph: Graph, options: str = "") -> tuple[Graph, list[str]]:
-    """Return a graph after the pass, and its remarks; the same again changes nothing."""
+def unrolled(graph: Graph, options: str = "{always=true}") -> tuple[Graph, list[str]]:
+    """Return a graph after the pass, whether it pays or not, and its remarks.
+
+    The same again changes nothing.
+    """
     pipeline = f"scan-to-loop,unroll-small{options}"
     work, remarks = optimized(graph, pipeline)
     _, more = optimized(work, f"unroll-small{options}")

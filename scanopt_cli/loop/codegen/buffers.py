@@ -4,18 +4,57 @@ A buffer is taken for a result of a step, and is free again when nothing reads t
 allocated before the loop if the shape is known there, else in the step, whenever the size changes.
 A state and a buffer exchange their memory when the next state is in the buffer, so what a buffer
 holds is a pointer that changes.
+
+Small arrays of known lengths are on the stack of the function, and stay there. LLVM keeps their
+entries in registers, unless an index that varies names one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from llvmlite import ir
 
-from scanopt_cli.loop.codegen.values import Array, Buffer, Length
+from scanopt_cli.loop.codegen.values import Buffer, Length
+
+_MOST_ENTRIES = 64
+"""So many entries, at most, has an array on the stack."""
+_MOST_BYTES = 1 << 16
+"""So much of the stack one function takes: threads may have little."""
+_CACHE_LINE = 64
+
+
+@dataclass(eq=False, slots=True)
+class Stack:
+    """The stack of a function, as far as small arrays are on it."""
+
+    taken: int = 0
+
+    def room(self, builder: Any, entry: Any, size: int, shape: Sequence[Length]) -> Buffer | None:
+        """Return a buffer for arrays of a shape; ``None`` unless lengths are known and few.
+
+        Parameters
+        ----------
+        entry, size
+            LLVM's type of an entry, and its bytes.
+        """
+        known = [n for n in shape if isinstance(n, int)]
+        count = prod(known)
+        if count > _MOST_ENTRIES or len(known) < len(shape):
+            return None
+        self.taken += -(-count * size // _CACHE_LINE) * _CACHE_LINE
+        if self.taken > _MOST_BYTES:
+            return None
+        with builder.goto_entry_block():
+            room = builder.alloca(ir.ArrayType(entry, count))
+            room.align = _CACHE_LINE
+            data = builder.bitcast(room, entry.as_pointer())
+        no_record = ir.IntType(8).as_pointer()(None)
+        return Buffer(data, no_record, shape, is_on_stack=True)
 
 
 @dataclass(eq=False, slots=True)
@@ -49,11 +88,11 @@ class Pool:
         return id(length.parent) in self.outside
 
     def take(
-        self, dtype: Any, shape: Sequence[Length], allocate: Callable[[], Array]
+        self, dtype: Any, shape: Sequence[Length], make: Callable[[], Buffer]
     ) -> Buffer | None:
         """Return a buffer for an array; ``None`` if its shape is not known before the loop.
 
-        ``allocate`` writes what allocates the memory.
+        ``make`` writes what makes one.
         """
         if not all(map(self.is_known_before, shape)):
             return None
@@ -62,15 +101,14 @@ class Pool:
         if free:
             buffer = free.pop()
         elif self.parent is not None and all(map(self.parent.is_known_before, shape)):
-            found = self.parent.take(dtype, shape, allocate)
+            found = self.parent.take(dtype, shape, make)
             assert found is not None
             buffer = found
             self.taken.append(buffer)
         else:
             with self.ahead():
-                array = allocate()
-                buffer = replace(Buffer.of(self.builder, array), shape=shape)
-                buffer.form = form
+                buffer = make()
+            buffer.shape, buffer.form = shape, form
             self.made.append(buffer)
         return buffer
 

@@ -80,7 +80,7 @@ class Entries:
     def _note_read(self, value: Array | Gathered) -> None:
         """Note whether memory is read that is written too, other than by the same repetition."""
         for array in self._written:
-            if _overlap(value.memory, array.memory) and not _is_same_place(value, array):
+            if overlap(value.memory, array.memory) and not _is_same_place(value, array):
                 self._is_independent = False
 
     def _hints(self) -> Mapping[str, Any]:
@@ -98,7 +98,7 @@ def _is_same_place(value: Array | Gathered, array: Array) -> bool:
     )
 
 
-def _overlap(one: Memory, other: Memory) -> bool:
+def overlap(one: Memory, other: Memory) -> bool:
     """Whether two values may be in the same memory."""
     known = {id(memory) for memory in _with_wholes(one)}
     return any(id(memory) in known for memory in _with_wholes(other))

@@ -23,11 +23,12 @@ from pytensor.link.numba.dispatch import basic
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import Nonzero
 
-from scanopt_cli.loop.codegen.buffers import Pool
+from scanopt_cli.loop.codegen.buffers import Pool, Stack
 from scanopt_cli.loop.codegen.lengths import is_same
 from scanopt_cli.loop.codegen.scalars import rule_of
 from scanopt_cli.loop.codegen.values import (
     Array,
+    Buffer,
     Gathered,
     Length,
     Memory,
@@ -99,6 +100,7 @@ class GraphWriter(Writer):
         self.waits_for_states = False
         self.places: dict[Variable, Array] = {}
         self.rooms: dict[tuple[str, str], list[Any]] = {}
+        self._stack = Stack()
 
     def bind(self, variable: Variable, value: Value) -> None:
         """Let a value stand for a variable, until `drop`."""
@@ -167,21 +169,32 @@ class GraphWriter(Writer):
 
     def allocate(self, dtype: Any, shape: Sequence[Length]) -> Array:
         """Return an array of memory that nothing else uses: in a loop, a buffer's if it can be."""
-        dtype = np.dtype(dtype)
-        new, pool = super().allocate, self.pool
-        # The step that needs the memory may never run: only there a negative length is an error.
-        buffer = (
-            None
-            if pool is None
-            else pool.take(dtype, shape, lambda: new(dtype, [self.larger(n, 0) for n in shape]))
-        )
+        dtype, new = np.dtype(dtype), super().allocate
+
+        def make() -> Buffer:
+            if (found := self.room(dtype, shape)) is not None:
+                return found
+            # The step that needs the memory may never run: only there, a negative length is wrong.
+            return Buffer.of(self.builder, new(dtype, [self.larger(n, 0) for n in shape]))
+
+        buffer = None if self.pool is None else self.pool.take(dtype, shape, make)
         if buffer is None:
             return new(dtype, shape)
         for n in shape:
             self.fail_if(self.is_less(n, 0), ValueError, NEGATIVE_LENGTH)
-        data = self.builder.load(buffer.data)
-        memory = buffer.memory(self.builder)
-        return Array(dtype, data, tuple(shape), self.row_major(dtype, shape), memory, True)
+        return self.held(buffer, dtype, shape)
+
+    def room(self, dtype: Any, shape: Sequence[Length]) -> Buffer | None:
+        """Return a buffer on the stack, for small arrays of known lengths."""
+        dtype = np.dtype(dtype)
+        kind = self.data_type(dtype)
+        return self._stack.room(self.builder, kind, dtype.itemsize, shape)
+
+    def held(self, buffer: Buffer, dtype: Any, shape: Sequence[Length]) -> Array:
+        """Return the array of a shape whose memory a buffer holds."""
+        data, memory = buffer.pointer(self.builder), buffer.memory(self.builder)
+        strides = self.row_major(dtype, shape)
+        return Array(dtype, data, tuple(shape), strides, memory, True)
 
     def value(self, variable: Any) -> Value:
         """Return what stands for a variable, or for a constant."""

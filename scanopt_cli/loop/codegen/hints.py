@@ -8,8 +8,9 @@ would read it too early.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from typing import Any, TypeGuard
 
 from llvmlite import ir
 from llvmlite.ir.values import MDValue
@@ -28,6 +29,9 @@ Of a loop that copies as many entries as a vector has, LLVM 22 reads the last on
 end, if it is needed after the loop.
 """
 _NUMBER = ir.IntType(32)
+_WIDTH = 8
+"""So many entries fill a vector, or two."""
+_MOST_WRITTEN_OUT = 9
 _MOST_IN_PARTS = 64
 """What is left of a longer axis takes little of the time."""
 
@@ -60,6 +64,17 @@ def independent(group: AccessGroup) -> Mapping[str, Any]:
     return {"parallel_accesses": group}
 
 
+def is_written_out(shape: Sequence[Length]) -> TypeGuard[Sequence[int]]:
+    """Whether what is done for each entry of a shape is written for each, and not in loops.
+
+    Of few entries that fill no vector, LLVM finds better code so, in registers.
+    """
+    if not all(isinstance(length, int) for length in shape):
+        return False
+    size = prod(shape)
+    return 1 < size <= _MOST_WRITTEN_OUT and bool(size % _WIDTH)
+
+
 def in_vectors(length: Length) -> Iterator[tuple[int, Length, dict[str, Any]]]:
     """Yield parts of an axis: the first entry, how many there are, and hints for their loop.
 
@@ -69,7 +84,7 @@ def in_vectors(length: Length) -> Iterator[tuple[int, Length, dict[str, Any]]]:
     if not isinstance(length, int) or length > _MOST_IN_PARTS:
         yield 0, length, {}
         return
-    half = length - length % 8
+    half = length - length % _WIDTH
     rest = length - length % 4
     for first, end in ((0, half), (half, rest), (rest, length)):
         if end > first:

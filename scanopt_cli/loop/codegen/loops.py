@@ -17,7 +17,14 @@ from scanopt_cli.loop.codegen.buffers import Pool
 from scanopt_cli.loop.codegen.distribution import AT_ONCE, MOST_STEPS, StepsInParts
 from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
 from scanopt_cli.loop.codegen.hints import WRITTEN_ONCE, hint
-from scanopt_cli.loop.codegen.states import Register, State, go_on, states_of, unread
+from scanopt_cli.loop.codegen.states import (
+    Register,
+    State,
+    go_on,
+    on_the_stack,
+    states_of,
+    unread,
+)
 from scanopt_cli.loop.codegen.values import Array, Length, Number, Value
 from scanopt_cli.loop.operators import Loop
 from scanopt_cli.loop.recurrences import FEWEST_STEPS, DistributedBody, distributed
@@ -37,6 +44,7 @@ def _loop(op: Loop, node: Apply, writer: GraphWriter, inputs: Sequence[Value]) -
     n = writer.length(n_steps)
     writer.fail_if(writer.is_less(n, 0), ValueError, _NEGATIVE)
     states = states_of(writer, op, initial)
+    constants = _near(writer, op, constants)
     _check_rows(writer, op, n, [state.value(writer) for state in states], constants)
     body = distributed(op.fgraph, op.n_states) if op.in_parts else None
     alone_until = None if body is None else cgutils.alloca_once_value(writer.builder, _LONG(0))
@@ -58,6 +66,15 @@ def _loop(op: Loop, node: Apply, writer: GraphWriter, inputs: Sequence[Value]) -
             with writer.builder.if_then(writer.not_(holds), likely=False):
                 writer.builder.branch(steps.end)
     return [state.last(writer) for state in states]
+
+
+def _near(writer: GraphWriter, op: Loop, constants: Sequence[Value]) -> list[Value]:
+    """Return constants of a loop, of which small arrays are copied to the stack."""
+    found: list[Value] = []
+    for variable, value in zip(op.fgraph.inputs[1 + op.n_states :], constants, strict=True):
+        made = on_the_stack(writer, variable, value) if isinstance(value, Array) else None
+        found.append(value if made is None else made)
+    return found
 
 
 @dataclass(eq=False, slots=True)
@@ -155,6 +172,8 @@ def _steps(writer: GraphWriter, n: Length) -> Iterator[_Steps]:
     builder.position_at_end(end)
     writer.pool = around
     for buffer in pool.made:
+        if buffer.is_on_stack:
+            continue
         writer.release(replace(buffer.memory(builder), is_owned=True, buffer=None))
     for buffer in pool.taken:
         assert around is not None

@@ -21,6 +21,7 @@ from scanopt_cli.loop.codegen.fortran import (
     turned,
 )
 from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
+from scanopt_cli.loop.codegen.known_products import FLAGS, known_product
 from scanopt_cli.loop.codegen.values import Array, Length, Memory, Number, Other, Value
 from scanopt_cli.loop.products import Product
 
@@ -28,12 +29,8 @@ _LARGE = 1 << 16
 """Matrices of so many entries are multiplied by vectors by BLAS, which may use several threads."""
 _SMALL = 512
 """Products of so many terms, at most, of two matrices are not computed by BLAS."""
-_TINY = 64
-"""Products of so many terms, at most, are written without loops."""
 _AT_ONCE = 4
 """How many rows of a matrix are read in one loop."""
-# Sums may be added up in any order, as BLAS does.
-_FLAGS = ("reassoc", "contract")
 _MISMATCH = "shapes not aligned in the product of a loop's step"
 
 
@@ -82,9 +79,8 @@ def _multiplied(writer: GraphWriter, left: Array, right: Array) -> Number | Arra
     (n, k), m = left.shape, right.shape[1]
     terms = writer.multiply(writer.multiply(n, k), m)
     is_row, is_column = isinstance(n, int) and n == 1, isinstance(m, int) and m == 1
-    are_known = all(isinstance(length, int) for length in (n, k, m))
-    if are_known and isinstance(terms, int) and terms <= _TINY:
-        return _tiny(writer, left, right)
+    if (known := known_product(writer, left, right)) is not None:
+        return known
     if is_row and is_column:
         return _sum_of_products(writer, _row(left), _row(turned(right)))
     if is_column:
@@ -100,43 +96,13 @@ def _multiplied(writer: GraphWriter, left: Array, right: Array) -> Number | Arra
     return made
 
 
-def _tiny(writer: GraphWriter, left: Array, right: Array) -> Number | Array:
-    """Write each entry of the product of matrices of known lengths."""
-    (n, k), m = left.shape, right.shape[1]
-    assert isinstance(n, int)
-    assert isinstance(k, int)
-    assert isinstance(m, int)
-    entries = Entries(writer)
-    rows = [[entries.read(left, [i, j]) for j in range(k)] for i in range(n)]
-    columns = [[entries.read(right, [i, j]) for i in range(k)] for j in range(m)]
-    found = {
-        (i, j): _of_terms(writer, list(zip(row, column, strict=True)), left.dtype)
-        for i, row in enumerate(rows)
-        for j, column in enumerate(columns)
-    }
-    if n == m == 1:
-        return found[0, 0]
-    made = writer.allocate(left.dtype, (n, m))
-    for at, number in found.items():
-        entries.write(number, made, at)
-    return made
-
-
-def _of_terms(writer: GraphWriter, terms: Sequence[tuple[Number, Number]], dtype: Any) -> Number:
-    """Return a sum of products."""
-    total = None
-    for one, other in terms:
-        total = _added(writer, total, one, other)
-    return writer.number(0, dtype) if total is None else total
-
-
 def _added(writer: GraphWriter, total: Number | None, one: Number, other: Number) -> Number:
     """Return a total and a product."""
     builder = writer.builder
-    product = builder.fmul(one.code, other.code, flags=_FLAGS)
+    product = builder.fmul(one.code, other.code, flags=FLAGS)
     if total is None:
         return Number(product, one.dtype)
-    return Number(builder.fadd(total.code, product, flags=_FLAGS), one.dtype)
+    return Number(builder.fadd(total.code, product, flags=FLAGS), one.dtype)
 
 
 def _sum_of_products(writer: GraphWriter, one: Array, other: Array) -> Number:

@@ -1,6 +1,8 @@
 """Where the states of a loop are, from step to step.
 
 - A number is in a register.
+- The entries of a small array of known lengths are copied to one place on the stack, which LLVM
+  keeps in registers, too.
 - An array that a step writes in place stays where it is.
 - An array that keeps its shape is in a buffer, which it exchanges with the one that its next value
   is computed in.
@@ -20,6 +22,7 @@ from pytensor.graph.basic import Variable
 from pytensor.link.numba.dispatch.compile_ops import numba_deepcopy
 from pytensor.tensor.subtensor import IncSubtensor
 
+from scanopt_cli.loop.codegen.entries import overlap
 from scanopt_cli.loop.codegen.graphs import GraphWriter, is_number_like
 from scanopt_cli.loop.codegen.lengths import is_same
 from scanopt_cli.loop.codegen.values import Array, Buffer, Memory, Number, Other, Value
@@ -84,6 +87,8 @@ def _state_of(writer: GraphWriter, op: Loop, i: int, initial: Value, *, keeps_sh
     if isinstance(initial, Other) or not (is_written or keeps_shape):
         return _counted(writer, initial, may_lose=may_lose)
     assert isinstance(initial, Array)
+    if (found := on_the_stack(writer, old, initial)) is not None:
+        return _OnStack(found)
     is_kept = not may_lose or initial.memory.within  # the rest of which others may use
     if is_kept or not (initial.is_contiguous or is_written):
         own = writer.copied(initial)
@@ -100,6 +105,22 @@ def _state_of(writer: GraphWriter, op: Loop, i: int, initial: Value, *, keeps_sh
     if is_written:
         return _InPlace(own)
     return _Buffered(own, own.memory.buffer or Buffer.of(writer.builder, own))
+
+
+def on_the_stack(writer: GraphWriter, variable: Variable, array: Array) -> Array | None:
+    """Return a copy on the stack of an array that stands for a variable, if it is small.
+
+    Nothing that a step writes is in the same memory, as LLVM can see.
+    """
+    known = variable.type.shape
+    shape = [n if m is None else m for n, m in zip(array.shape, known, strict=True)]
+    buffer = writer.room(array.dtype, shape)
+    if buffer is None:
+        return None
+    made = writer.held(buffer, array.dtype, writer.checked(array.shape, known))
+    made.memory.n_users += 1  # as long as the loop runs
+    writer.copy(array, made)
+    return made
 
 
 def unread(op: Loop, states: Sequence[State], old: Sequence[Value]) -> dict[Variable, Array]:
@@ -149,6 +170,11 @@ def go_on(
         for state, before, _ in triples
         if isinstance(state, _Counted) and not isinstance(before, Number)
     ]
+    stacked = [
+        (state, state.following(writer, new, states))
+        for state, _, new in triples
+        if isinstance(state, _OnStack) and isinstance(new, Array)
+    ]
     counted = [
         (state, state.taken(writer, before, new, memories))
         for state, before, new in triples
@@ -161,7 +187,9 @@ def go_on(
     ]
     for register, number in numbers:
         register.hold(writer, number)
-    writer.give_up_all(made)
+    for place, array in stacked:
+        place.hold(writer, array)
+    writer.give_up_all([*made, *(array for _, array in stacked)])
     for state, code in counted:
         state.store(writer, code)
     _exchange(writer, buffered)
@@ -186,7 +214,8 @@ def _held(writer: GraphWriter, before: Array, new: Array, places: Mapping[int, B
     ``places`` are the buffers of states, by what memory they hold.
     """
     buffer = places.get(id(new.memory), new.memory.buffer)
-    if new.is_contiguous and buffer is not None and buffer.has_size(new.shape):
+    is_all = buffer is not None and buffer.has_size(new.shape) and not buffer.is_on_stack
+    if new.is_contiguous and is_all:
         return new
     made = writer.allocate(new.dtype, before.shape)
     writer.copy(new, made)
@@ -209,6 +238,35 @@ class Register:
     def hold(self, writer: GraphWriter, number: Number) -> None:
         """Let the state have another value."""
         writer.builder.store(number.code, self.place)
+
+
+@dataclass(eq=False, slots=True)
+class _OnStack:
+    """A small array."""
+
+    array: Array
+
+    def value(self, writer: GraphWriter) -> Value:
+        return self.array
+
+    def last(self, writer: GraphWriter) -> Value:
+        return writer.copied(self.array)
+
+    def following(self, writer: GraphWriter, new: Array, states: Sequence[State]) -> Array:
+        """Return a next value, which is not in the memory of another one of the states."""
+        if self._is_in_place(new):
+            return new
+        others = (state.array.memory for state in states if isinstance(state, _OnStack))
+        return writer.copied(new) if any(overlap(new.memory, one) for one in others) else new
+
+    def hold(self, writer: GraphWriter, new: Array) -> None:
+        """Let the state have another value."""
+        if not self._is_in_place(new):
+            writer.copy(new, self.array)
+
+    def _is_in_place(self, new: Array) -> bool:
+        """Whether the step wrote a next value where the state is."""
+        return new.data is self.array.data and new.strides == self.array.strides
 
 
 @dataclass(eq=False, slots=True)

@@ -94,6 +94,7 @@ class Array:
 class Buffer:
     """The places of a pointer to memory, and of Numba's record of it.
 
+    Of one that ``is_on_stack``, ``data`` is the pointer itself, since its memory never changes.
     ``shape`` is that of the arrays that it has room for, and ``form`` what buffers have in common
     that one may stand for the other.
     """
@@ -102,6 +103,7 @@ class Buffer:
     info: Any
     shape: Sequence[Length]
     form: object = None
+    is_on_stack: bool = False
 
     @classmethod
     def of(cls, builder: Any, array: Array) -> Buffer:
@@ -116,14 +118,20 @@ class Buffer:
         """Whether an array of this shape surely fills the memory, so that it is not a part."""
         return _size(shape) == _size(self.shape)
 
+    def pointer(self, builder: Any) -> Any:
+        """Return the pointer to the memory that it holds now."""
+        return self.data if self.is_on_stack else builder.load(self.data)
+
     def hold(self, builder: Any, data: Any, info: Any) -> None:
         """Change what memory the buffer holds."""
+        assert not self.is_on_stack
         builder.store(builder.bitcast(data, self.data.type.pointee), self.data)
         builder.store(info, self.info)
 
     def memory(self, builder: Any) -> Memory:
         """Return the memory that it holds now."""
-        return Memory(builder.load(self.info), is_owned=False, buffer=self)
+        info = self.info if self.is_on_stack else builder.load(self.info)
+        return Memory(info, is_owned=False, buffer=self)
 
 
 def _size(shape: Sequence[Length]) -> tuple[int, list[int]]:

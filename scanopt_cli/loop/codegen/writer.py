@@ -14,7 +14,7 @@ from numba.np import arrayobj
 from numba.np.numpy_support import as_dtype
 from pytensor.configdefaults import config
 
-from scanopt_cli.loop.codegen.hints import AccessGroup, hint, in_vectors
+from scanopt_cli.loop.codegen.hints import AccessGroup, hint, in_vectors, is_written_out
 from scanopt_cli.loop.codegen.lengths import LengthWriter
 from scanopt_cli.loop.codegen.values import (
     Array,
@@ -98,6 +98,11 @@ class Writer(LengthWriter):
 
         ``hints`` are of the innermost loops, of which there may be several, for parts of an axis.
         """
+
+        if is_written_out(shape):
+            for at in np.ndindex(*shape):
+                write(at)
+            return
 
         def nest(indices: list[Length]) -> None:
             if len(indices) == len(shape):

@@ -6,8 +6,11 @@ all arrays around are small too; where they are not, it may be more than an oper
 costs. So arrays are taken in *groups*, of which each is computed from others of its group, and a
 group is unrolled if it saves more than crosses its bounds.
 
-Elementwise arithmetic of vectors loses by it, since compiled code computes several of their entries
-at a time. A group stays as it is where that is most of what it does, as of a batch of subjects.
+Elementwise arithmetic and products of matrices lose by it, since compiled code computes several
+entries at a time, in registers, as it does numbers; and they take far longer to compile entry by
+entry. A group stays as it is where that is most of what it does, as of a batch of subjects, or of a
+Kalman filter of three states. Systems of equations, choices among entries, and functions such as
+exp gain: these are computed of several steps at a time.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ from pytensor.tensor.subtensor import (
 )
 
 from scanopt_cli.ir.disjoint_sets import DisjointSets
+from scanopt_cli.ir.inner_graphs import core_op
+from scanopt_cli.loop.costs import is_costly
 from scanopt_cli.passes.of_traced_loops.unroll_small.array_entries import MOVES, Unrolling
 
 # About the nanoseconds of a step.
@@ -39,6 +44,8 @@ _ENTRY = 2
 _ARRAY = 40
 """What it costs to make an array that is not one of the buffers of the loop."""
 _ELEMENTWISE, _REDUCTION, _PRODUCT, _LINEAR_ALGEBRA = 4, 12, 20, 300
+_WIDTH = 8
+"""So many numbers exp and the like are computed of at a time."""
 _VIEWS = (DimShuffle, ExtractDiag, Reshape, Shape, Shape_i, SpecifyShape, Subtensor)
 
 
@@ -57,9 +64,9 @@ class ArrayGroup:
     n_formed
         How many arrays are put together.
     vector_work
-        What entries cost beyond those of vectors, about: of elementwise arithmetic.
+        What entries cost beyond vectors, about: of elementwise arithmetic, and of products.
     other_work
-        What other arrays cost beyond their entries, about.
+        What arrays cost beyond their entries, about, of all else.
     """
 
     nodes: list[Apply] = field(default_factory=list)
@@ -122,10 +129,9 @@ def groups(
     for node in unrolling.unrolled:
         group = group_of(node.outputs[0])
         group.nodes.append(node)
-        if isinstance(node.op, Elemwise):
-            group.vector_work += _lost(_size(node.outputs[0], unrolling))
-        else:
-            group.other_work += _array_work(node)
+        lost = _lost(node, unrolling)
+        group.vector_work += max(0.0, lost)
+        group.other_work += max(0.0, -lost)
         reads = [v for v in node.inputs if v in unrolling.read and v not in outer]
         if _reads_large(node, unrolling, outer):
             reads += node.outputs
@@ -160,20 +166,27 @@ def _size(variable: Variable, unrolling: Unrolling) -> int:
     return 0 if entries is None else entries.size
 
 
-def _lost(size: int) -> float:
-    """Return what entries cost beyond those of a vector; the first few cost less."""
-    return max(0.0, 0.4 * size - 1.5)
+def _lost(node: Apply, unrolling: Unrolling) -> float:
+    """Return what entries cost beyond arrays, or the negative of what arrays cost beyond entries.
 
-
-def _array_work(node: Apply) -> float:
-    """Return what arrays cost beyond their entries, as was measured beside that of vectors."""
-    if isinstance(node.op, CAReduce):
-        return 2 if not node.outputs[0].type.ndim else 25
-    if isinstance(node.op, IncSubtensor | AdvancedIncSubtensor):
-        return 20
+    As was measured of loops with their gradients, whose arrays have 4 to 16 entries.
+    """
+    size = _size(node.outputs[0], unrolling)
+    if is_costly(node.op):
+        return -(-size % _WIDTH)  # what is left of a vector is computed, too
+    if isinstance(node.op, Elemwise):
+        return max(0.0, 0.4 * size - 1.5)
+    if isinstance(core_op(node.op), Dot):
+        left = unrolling.entries(node.inputs[0])
+        n_terms = size * left.shape[-1] if left is not None else 0
+        return 0.5 * n_terms - 4.5
+    if isinstance(node.op, AdvancedIncSubtensor):
+        return -20
     if isinstance(node.op, AdvancedSubtensor):
-        return 10
-    return 40 if isinstance(node.op, Dot | Blockwise) or _saved(node) >= _LINEAR_ALGEBRA else 0
+        return -10
+    if isinstance(node.op, IncSubtensor):
+        return -4
+    return -_LINEAR_ALGEBRA if _saved(node) >= _LINEAR_ALGEBRA else 0
 
 
 def _saved(node: Apply) -> int:

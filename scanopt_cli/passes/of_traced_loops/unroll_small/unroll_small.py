@@ -67,7 +67,11 @@ class UnrollSmall(TracedLoopPass):
     takes: by an estimate, operations on arrays against the entries that are read from arrays which
     stay, or put into them. Rows of constants are read, and traces written, for nothing. A group
     that does little but elementwise arithmetic of four entries or more, such as a batch of
-    subjects, stays as it is: compiled code computes several entries of a vector at a time.
+    subjects, or products of matrices, such as a Kalman filter of three states, stays as it is:
+    compiled code has small arrays in registers, too, computes several entries of a vector at a
+    time, and is compiled in a fraction of the time. What gains is linear algebra, choices among
+    entries, and functions such as exp of few entries, which are computed for several steps at a
+    time. With ``always``, all that is small becomes numbers.
 
     Sums and products of several terms are added from first to last, so the last digits may differ
     from those of PyTensor's order.
@@ -77,6 +81,8 @@ class UnrollSmall(TracedLoopPass):
     accepts_in_place: ClassVar[bool] = False
     size: int = 16
     """the most entries of an array that is unrolled, up to 64"""
+    always: bool = False
+    """whether arrays are unrolled even where compiled code is as fast with them"""
 
     def __post_init__(self) -> None:
         """Check the size."""
@@ -108,7 +114,7 @@ class UnrollSmall(TracedLoopPass):
             if changing or read:
                 continue
             losing = [group for group in step.groups() if not group.pays]
-            if not losing:
+            if self.always or not losing:
                 break
             for group in losing:
                 left.update(group.nodes)
