@@ -87,7 +87,9 @@ def _state_of(writer: GraphWriter, op: Loop, i: int, initial: Value, *, keeps_sh
     if isinstance(initial, Other) or not (is_written or keeps_shape):
         return _counted(writer, initial, may_lose=may_lose)
     assert isinstance(initial, Array)
-    if (found := on_the_stack(writer, old, initial)) is not None:
+    # What is only written, as a trace is, may be where its initial value is.
+    is_read = not is_written or _count_readers(op, old) > 1
+    if is_read and (found := on_the_stack(writer, old, initial)) is not None:
         return _OnStack(found)
     is_kept = not may_lose or initial.memory.within  # the rest of which others may use
     if is_kept or not (initial.is_contiguous or is_written):
@@ -148,6 +150,10 @@ def _is_written(state: Variable, output: Variable) -> bool:
             return False
         output = node.inputs[0]
     return True
+
+
+def _count_readers(op: Loop, variable: Variable) -> int:
+    return sum(v is variable for node in op.fgraph.apply_nodes for v in node.inputs)
 
 
 def go_on(
