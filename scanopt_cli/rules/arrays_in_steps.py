@@ -36,9 +36,10 @@ _WITH_CODE = (
 class ArraysInSteps(Rule):
     """A step calls Python, or computes on small arrays of which no pass makes numbers.
 
-    A step on numbers takes some nanoseconds. An Op that PyTensor's Numba backend does not implement
-    runs in Python ("object mode") in each step, which takes microseconds. An operation on an array
-    of a few entries is a call, and allocates memory, for less work than that takes::
+    A step on numbers, or on small arrays in registers, takes some nanoseconds. An Op that
+    PyTensor's Numba backend does not implement runs in Python ("object mode") in each step, which
+    takes microseconds. Some others, such as a sort, are calls, and allocate memory, for less work
+    than that takes where arrays have a few entries::
 
         scan(lambda s: my_op(s), outputs_info=[x], n_steps=n)  # my_op has no numba_funcify
         scan(lambda s: pt.sort(s), outputs_info=[x])  # of two: pt.stack([s.min(), s.max()])
