@@ -21,6 +21,7 @@ PIPELINES = (
     "scan-to-loop,loop-to-scan",
     "scan-to-loop,trace-to-last,unroll-small{always=true}",
     "scan-to-loop,unroll-small{always=true},loop-to-scan",
+    "scan-to-loop,unroll-small{size=9},loop-to-scan",
 )
 
 

@@ -32,6 +32,7 @@ _NUMBER = ir.IntType(32)
 _WIDTH = 8
 """So many entries fill a vector, or two."""
 _MOST_WRITTEN_OUT = 9
+"""The most entries for which code is written one by one: those of a matrix of 3x3."""
 _MOST_IN_PARTS = 64
 """What is left of a longer axis takes little of the time."""
 

@@ -15,8 +15,8 @@ from scanopt_cli.loop.codegen.fortran import turned
 from scanopt_cli.loop.codegen.graphs import GraphWriter
 from scanopt_cli.loop.codegen.values import Array, Number
 
-FLAGS = ("reassoc", "contract")
-"""Sums may be added up in any order, as BLAS does."""
+# Sums may be added up in any order, as BLAS does.
+_FLAGS = ("reassoc", "contract")
 _WIDEST = 8
 _MOST_SUMS = 256
 """So many products of a number and a vector, at most, are written."""
@@ -106,8 +106,13 @@ def _broadcast(writer: GraphWriter, number: Any, width: int) -> Any:
 
 def _sum(writer: GraphWriter, terms: Sequence[tuple[Any, Any]], nothing: Any) -> Any:
     """Return the sum of products of pairs."""
-    builder, total = writer.builder, None
+    total = None
     for one, other in terms:
-        product = builder.fmul(one, other, flags=FLAGS)
-        total = product if total is None else builder.fadd(total, product, flags=FLAGS)
+        total = with_product(writer.builder, total, one, other)
     return nothing if total is None else total
+
+
+def with_product(builder: Any, total: Any, one: Any, other: Any) -> Any:
+    """Return a total, if there is one yet, and the product of two numbers or vectors."""
+    product = builder.fmul(one, other, flags=_FLAGS)
+    return product if total is None else builder.fadd(total, product, flags=_FLAGS)

@@ -21,7 +21,7 @@ from scanopt_cli.loop.codegen.fortran import (
     turned,
 )
 from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
-from scanopt_cli.loop.codegen.known_products import FLAGS, known_product
+from scanopt_cli.loop.codegen.known_products import known_product, with_product
 from scanopt_cli.loop.codegen.values import Array, Length, Memory, Number, Other, Value
 from scanopt_cli.loop.products import Product
 
@@ -98,11 +98,8 @@ def _multiplied(writer: GraphWriter, left: Array, right: Array) -> Number | Arra
 
 def _added(writer: GraphWriter, total: Number | None, one: Number, other: Number) -> Number:
     """Return a total and a product."""
-    builder = writer.builder
-    product = builder.fmul(one.code, other.code, flags=FLAGS)
-    if total is None:
-        return Number(product, one.dtype)
-    return Number(builder.fadd(total.code, product, flags=FLAGS), one.dtype)
+    before = None if total is None else total.code
+    return Number(with_product(writer.builder, before, one.code, other.code), one.dtype)
 
 
 def _sum_of_products(writer: GraphWriter, one: Array, other: Array) -> Number:
