@@ -189,8 +189,10 @@ def replace_numbers(
     """
     width, zero = count.type(_WIDTH), count.type(0)
     if isinstance(count, ir.Constant) and count.constant <= 2 * _WIDTH:
-        for first in range(0, count.constant, _WIDTH):
-            n = min(_WIDTH, count.constant - first)
+        # Two whole vectors are computed beside each other.
+        most = 2 * _WIDTH if count.constant == 2 * _WIDTH else _WIDTH
+        for first in range(0, count.constant, most):
+            n = min(most, count.constant - first)
             _replace_few(builder, function, builder.gep(data, [count.type(first)]), n)
         return
     n_rest = builder.urem(count, width)
@@ -212,10 +214,12 @@ def replace_numbers(
             builder.store(number, builder.gep(start, [loop.index]))
 
 
-def _replace_vector(builder: Any, function: Callable[[Value], Value], data: Any) -> None:
-    """Write what replaces the numbers of a vector, which begins at a pointer."""
+def _replace_vector(
+    builder: Any, function: Callable[[Value], Value], data: Any, n: int = _WIDTH
+) -> None:
+    """Write what replaces the ``n`` numbers of a vector, which begins at a pointer."""
     kind = data.type.pointee
-    place = builder.bitcast(data, ir.VectorType(kind, _WIDTH).as_pointer())
+    place = builder.bitcast(data, ir.VectorType(kind, n).as_pointer())
     align = 4 if kind == _SINGLE else 8
     old = builder.load(place, align=align)
     builder.store(_applied(builder, function, old), place, align=align)
@@ -223,8 +227,8 @@ def _replace_vector(builder: Any, function: Callable[[Value], Value], data: Any)
 
 def _replace_few(builder: Any, function: Callable[[Value], Value], data: Any, n: int) -> None:
     """Write what replaces ``n`` numbers, up to those of a vector, in as short a one as there is."""
-    if n == _WIDTH:
-        _replace_vector(builder, function, data)
+    if n % _WIDTH == 0:
+        _replace_vector(builder, function, data, n)
         return
     places = [builder.gep(data, [_INDEX(i)]) for i in range(n)]
     more = (1 << (n - 1).bit_length()) - n

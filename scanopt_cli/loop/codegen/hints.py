@@ -20,9 +20,17 @@ from scanopt_cli.loop.codegen.values import Length
 
 ensure_self_ref_metadata_support()  # each loop has a name of its own
 
-WRITTEN_ONCE: dict[str, Any] = {"unroll.disable": 1}
+Hints = Mapping[str, Any]
+"""By name, without prefix: a number, what a module knows, ``None``, or hints for what is made."""
+
+WRITTEN_ONCE: Hints = {"unroll.disable": 1}
 """What tells LLVM to write what a loop repeats once."""
-ONE_AT_A_TIME: dict[str, Any] = {"vectorize.enable": 0}
+_VECTORS_WRITTEN_OUT: Hints = {**WRITTEN_ONCE, "vectorize.followup_all": {"unroll.full": None}}
+"""What tells LLVM to make vectors of a loop, and to write out the loop over the vectors.
+
+Where several loops over the same few entries follow each other, those are in registers between.
+"""
+ONE_AT_A_TIME: Hints = {"vectorize.enable": 0}
 """What tells LLVM to make no vectors of what a loop repeats.
 
 Of a loop that copies as many entries as a vector has, LLVM 22 reads the last one from beyond the
@@ -35,6 +43,8 @@ _MOST_WRITTEN_OUT = 9
 """The most entries for which code is written one by one: those of a matrix of 3x3."""
 _MOST_IN_PARTS = 64
 """What is left of a longer axis takes little of the time."""
+_MOST_IN_REGISTERS = 32
+"""The entries of four vectors, or eight."""
 
 
 class AccessGroup(MDValue):
@@ -60,7 +70,7 @@ class AccessGroup(MDValue):
         instruction.set_metadata("llvm.access.group", self)
 
 
-def independent(group: AccessGroup) -> Mapping[str, Any]:
+def independent(group: AccessGroup) -> Hints:
     """Return what tells LLVM that no repetition writes what another one reads or writes."""
     return {"parallel_accesses": group}
 
@@ -76,7 +86,7 @@ def is_written_out(shape: Sequence[Length]) -> TypeGuard[Sequence[int]]:
     return 1 < size <= _MOST_WRITTEN_OUT and bool(size % _WIDTH)
 
 
-def in_vectors(length: Length) -> Iterator[tuple[int, Length, dict[str, Any]]]:
+def in_vectors(length: Length) -> Iterator[tuple[int, Length, Hints]]:
     """Yield parts of an axis: the first entry, how many there are, and hints for their loop.
 
     Parts of eight or four entries fill vectors. LLVM would write out an axis of few entries, and
@@ -87,23 +97,26 @@ def in_vectors(length: Length) -> Iterator[tuple[int, Length, dict[str, Any]]]:
         return
     half = length - length % _WIDTH
     rest = length - length % 4
+    of_vectors = _VECTORS_WRITTEN_OUT if length <= _MOST_IN_REGISTERS else WRITTEN_ONCE
     for first, end in ((0, half), (half, rest), (rest, length)):
         if end > first:
-            yield first, end - first, {} if end > rest else WRITTEN_ONCE
+            yield first, end - first, {} if end > rest else of_vectors
 
 
-def hint(branch: Any, *hints: Mapping[str, Any]) -> None:
-    """Give LLVM hints about the loop that a branch repeats, by their names without prefix."""
+def hint(branch: Any, *hints: Hints) -> None:
+    """Give LLVM hints about the loop that a branch repeats."""
     module = branch.module
-    made = [
-        module.add_metadata(
-            [
-                ir.MetaDataString(module, f"llvm.loop.{name}"),
-                _NUMBER(value) if isinstance(value, int) else value,
-            ]
-        )
-        for some in hints
-        for name, value in some.items()
-    ]
+    made = [node for some in hints for node in _nodes(module, some)]
     if made:
         branch.set_metadata("llvm.loop", module.add_metadata(made, self_ref=True))
+
+
+def _nodes(module: Any, hints: Hints) -> Iterator[Any]:
+    """Yield hints as a module has them."""
+    for name, value in hints.items():
+        operands = [ir.MetaDataString(module, f"llvm.loop.{name}")]
+        if isinstance(value, Mapping):
+            operands += _nodes(module, value)
+        elif value is not None:
+            operands.append(_NUMBER(value) if isinstance(value, int) else value)
+        yield module.add_metadata(operands)

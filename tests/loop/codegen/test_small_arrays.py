@@ -203,6 +203,36 @@ def test_functions_of_few_entries(size: int, dtype: str) -> None:
         check(build, [(size,)], cases, layouts=("rows", "strided"))
 
 
+@pytest.mark.parametrize("length", [8, 16, 31, *deep(4, 5, 12, 15, 17, 20, 24, 32, 33, 64)])
+def test_axes_of_some_vectors(length: int) -> None:
+    """What is done to all entries, one after the other, also in the order of the other states.
+
+    As long as they are few, loops over vectors are written out.
+    """
+    a, b = (pt.tensor(name, dtype="float64", shape=(length,)) for name in "ab")
+    m = pt.tensor("m", dtype="float64", shape=(2, length))
+
+    def step(a: Any, b: Any, m: Any, still: Any) -> Any:
+        turned = pt.concatenate([m[:, 1:], m[:, :1]], axis=1)
+        new = pt.exp(-(a**2)) + pt.log(b**2 + 0.1) * still
+        return b, new / (1 + b.max()), turned * 0.5 + new[::-1] * b.sum()
+
+    states = scan(step, outputs_info=[a, b, m], non_sequences=[pt.log(b)], n_steps=N)
+    lasts = _lasts(states)
+    total = sum((state**2).sum() for state in states)
+    outputs = [*lasts, *pt.grad(total, [a, b, m])]
+    made = [rng.normal(size=length), rng.uniform(0.5, 2, length), rng.normal(size=(2, length))]
+    with so.enabled():
+        function = pytensor.function([a, b, m, N], outputs, mode=NUMBA)
+    plain = pytensor.function([a, b, m, N], outputs, mode=VM)
+    for special in (1.0, 0.0, np.inf, np.nan):
+        made[1][length // 2] = special
+        with np.errstate(all="ignore"):
+            for n in (1, 2, 5):
+                for one, other in zip(function(*made, n), plain(*made, n), strict=True):
+                    np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
+
+
 def test_a_function_takes_no_more_of_the_stack_than_threads_have() -> None:
     kind = ir.FunctionType(ir.VoidType(), ())
     builder = ir.IRBuilder(ir.Function(ir.Module(), kind, "f").append_basic_block())
