@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numba
@@ -114,7 +115,7 @@ class Writer(LengthWriter):
                     nest([*indices, index])
                 return
             for first, count, own in in_vectors(length):
-                with self.loop(count, own.copy, hints) as index:
+                with self.loop(count, partial(dict, own), hints) as index:
                     nest([*indices, self.add(index, first)])
 
         nest([])
