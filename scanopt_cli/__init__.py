@@ -39,6 +39,13 @@ if TYPE_CHECKING:
     from scanopt_cli.autodiff.differentiating import grad as grad
     from scanopt_cli.autodiff.pedigree.pedigree import Pedigree as Pedigree
     from scanopt_cli.autodiff.pedigree.pedigree import ScanRecord as ScanRecord
+    from scanopt_cli.culprits.bisecting import bisect as bisect
+    from scanopt_cli.culprits.culprit import Bisection as Bisection
+    from scanopt_cli.culprits.culprit import Culprit as Culprit
+    from scanopt_cli.culprits.properties import CommandFails as CommandFails
+    from scanopt_cli.culprits.properties import CompilingRaises as CompilingRaises
+    from scanopt_cli.culprits.properties import Limits as Limits
+    from scanopt_cli.culprits.properties import ValuesDiffer as ValuesDiffer
     from scanopt_cli.diff.changes import Change as Change
     from scanopt_cli.diff.changes import GraphDiff as GraphDiff
     from scanopt_cli.diff.comparing import diff as diff
@@ -83,6 +90,9 @@ _MODULES = {
         "autodiff.derivative": "Derivative OrderReport",
         "autodiff.differentiating": "grad",
         "autodiff.pedigree.pedigree": "Pedigree ScanRecord",
+        "culprits.bisecting": "bisect",
+        "culprits.culprit": "Bisection Culprit",
+        "culprits.properties": "CommandFails CompilingRaises Limits ValuesDiffer",
         "diff.changes": "Change GraphDiff",
         "diff.comparing": "diff",
         "equivalence.canonical": "digest",

@@ -102,13 +102,13 @@ def evaluated_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     from scanopt_cli.verification import spawning, verifying, worker
 
     def run_child(request: Any, _progress: object = None) -> Any:
-        spawning._write_request(tmp_path / spawning.REQUEST, request)
+        spawning.write_request(tmp_path, request)
         worker.main(str(tmp_path))
         return spawning._record(tmp_path, None)
 
     monkeypatch.setattr(verifying, "run_child", run_child)
     # What the worker sets for its whole process.
-    monkeypatch.setattr(worker, "_limit", lambda request: None)
+    monkeypatch.setattr(worker, "limit_process", lambda timeout: None)
     for place in (Scan, HasInnerFunction):
         monkeypatch.setattr(place, "link_mode", place.link_mode)
     limit = sys.getrecursionlimit()

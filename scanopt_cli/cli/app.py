@@ -14,6 +14,7 @@ import typer
 
 from scanopt_cli import __version__
 from scanopt_cli.cli import audit as audit_command
+from scanopt_cli.cli import bisect as bisect_command
 from scanopt_cli.cli import cache as cache_command
 from scanopt_cli.cli import capture as capture_command
 from scanopt_cli.cli import check as check_command
@@ -48,6 +49,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("hash", hash_command.hash_graphs),
     ("inspect", inspect_command.inspect),
     ("verify", verify_command.verify),
+    ("bisect", bisect_command.bisect),
     ("check", check_command.check),
     ("rules", list_rules.rules),
     ("passes", passes_command.passes),

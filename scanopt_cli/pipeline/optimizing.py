@@ -125,7 +125,7 @@ def optimize(
     locate(work.fgraph)
     before = statistics(work.fgraph)
     original, warnings = copy_nodes(work.fgraph), same_draws(work.fgraph)
-    runs = _settle(work, sequence, limit, watch) if sequence else ()
+    runs = settle(work, sequence, limit=limit, watch=watch) if sequence else ()
     after = statistics(work.fgraph)
     is_same = _is_same(original, work.fgraph)
     if is_same:  # one pass may have undone another
@@ -151,13 +151,17 @@ def compile_safe(graph: Graph) -> Graph:
     return work
 
 
-def _settle(
+def settle(
     work: Graph,
     passes: Sequence[Pass],
-    limit: int | None,
-    watch: Callable[[Snapshot], None] | None,
+    *,
+    limit: int | None = None,
+    watch: Callable[[Snapshot], None] | None = None,
+    begin: Callable[[Pass], None] | None = None,
 ) -> tuple[PassRun, ...]:
     """Run ``passes`` and `compile-safe` on ``work`` until it takes a form that it had before.
+
+    ``begin`` is called before each run of a pass, and ``watch`` after each that changed the graph.
 
     `compile-safe` is not in one pipeline with the others, since `simplify` would undo its rewrites
     in every round; but these may enable others, and so may a later phase an earlier one. Of the
@@ -174,12 +178,12 @@ def _settle(
         # What the first runs do is shown at once, in case one of them never ends. Of later turns,
         # one that leads back to a known form is not reported.
         later = snapshots.append if runs and watch is not None else watch
-        more = _run_once(work, runner, later)
+        more = _run_once(work, runner, later, begin)
         settled = memory.form_of(work.fgraph)
         if settled in made_safe:  # so the form recurs, and this is the last turn
             replace_outputs(work.fgraph, forms[made_safe[settled]])
         else:
-            more += _run_once(work, safe, later)
+            more += _run_once(work, safe, later, begin)
             made_safe[settled] = memory.form_of(work.fgraph)
         form = made_safe[settled]
         recurs = form in forms
@@ -201,13 +205,16 @@ def _settle(
 
 
 def _run_once(
-    work: Graph, runner: PipelineRunner, watch: Callable[[Snapshot], None] | None
+    work: Graph,
+    runner: PipelineRunner,
+    watch: Callable[[Snapshot], None] | None,
+    begin: Callable[[Pass], None] | None,
 ) -> tuple[PassRun, ...]:
     def watched(item: Pass, _: object) -> None:
         if watch is not None:
             watch(Snapshot(item.name, work.copy()))
 
-    return runner.run(work.fgraph, watch=watched)
+    return runner.run(work.fgraph, watch=watched, begin=begin)
 
 
 def _is_same(one: FunctionGraph, other: FunctionGraph) -> bool:

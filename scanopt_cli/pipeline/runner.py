@@ -128,9 +128,16 @@ class PipelineRunner:
         ]
 
     def run(
-        self, fgraph: FunctionGraph, *, rounds: int | None = None, watch: Watcher | None = None
+        self,
+        fgraph: FunctionGraph,
+        *,
+        rounds: int | None = None,
+        watch: Watcher | None = None,
+        begin: Callable[[Pass], None] | None = None,
     ) -> tuple[PassRun, ...]:
         """Run the passes on ``fgraph``, in order; those of a phase at most ``rounds`` times.
+
+        ``begin`` is called before each run of a pass, and ``watch`` after each that changed it.
 
         If passes undo each other, the result is the graph with the fewest nodes of those that they
         lead to again and again.
@@ -164,7 +171,9 @@ class PipelineRunner:
             for drivers in self._phases:
                 for driver in drivers:
                     driver.begin()
-                runs += _run_phase(fgraph, drivers, rounds, check, watch, self._memory.form_of)
+                runs += _run_phase(
+                    fgraph, drivers, rounds, check, watch, begin, self._memory.form_of
+                )
         return tuple(runs)
 
 
@@ -184,6 +193,7 @@ def _run_phase(
     rounds: int | None,
     check: Callable[[Pass], None],
     watch: Watcher | None,
+    begin: Callable[[Pass], None] | None,
     form_of: Callable[[FunctionGraph], str],
 ) -> list[PassRun]:
     """Run passes in order until none changes anything, and return what each did."""
@@ -197,9 +207,11 @@ def _run_phase(
         for position, driver in enumerate(drivers):
             if state in driver.idle:
                 continue
-            begin = perf_counter()
+            if begin is not None:
+                begin(driver.item)
+            started = perf_counter()
             is_rewritten = driver.run(fgraph)
-            seconds[position] += perf_counter() - begin
+            seconds[position] += perf_counter() - started
             before = state
             if is_rewritten:
                 check(driver.item)

@@ -13,6 +13,7 @@ from scanopt_cli.analysis.statistics import COUNTS, Statistics, statistics
 from scanopt_cli.autodiff.derivative import Check, Derivative, OrderReport
 from scanopt_cli.autodiff.pedigree.pedigree import Pedigree, ScanRecord
 from scanopt_cli.autodiff.stages import StageReport
+from scanopt_cli.culprits.culprit import Bisection, Culprit
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, total
 from scanopt_cli.integration.capture.recording import Capture
 from scanopt_cli.integration.compilation.blocks import Compilation, Enabled
@@ -22,6 +23,7 @@ from scanopt_cli.pipeline.grammar import described
 from scanopt_cli.pipeline.optimizing import OptimizeResult
 from scanopt_cli.pipeline.runner import PassRun
 from scanopt_cli.remarks import Remark
+from scanopt_cli.reports.bisect_report import culprit_in_short
 from scanopt_cli.reports.change_text import same_text, sentence
 from scanopt_cli.reports.check_report import about
 from scanopt_cli.reports.headline import from_to, loops_of
@@ -55,6 +57,16 @@ def contents(graph: Graph) -> str:
         parts.append(plural(len(graph.shared), "shared variable"))
     parts += [plural(len(graph.outputs), "output"), plural(counted.outer_nodes, "node")]
     return ", ".join((*parts, loops_of(counted)))
+
+
+@in_short.register
+def _bisection(found: Bisection) -> str:
+    return "; ".join(map(culprit_in_short, found.culprits)) or "nothing found"
+
+
+@in_short.register
+def _culprit(culprit: Culprit) -> str:
+    return culprit_in_short(culprit)
 
 
 @in_short.register

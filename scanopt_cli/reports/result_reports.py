@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from scanopt_cli.analysis.inspection import Inspection, ScanReport
 from scanopt_cli.autodiff.derivative import Derivative
+from scanopt_cli.culprits.culprit import Bisection
 from scanopt_cli.diff.changes import GraphDiff
 from scanopt_cli.integration.capture.recording import Capture
 from scanopt_cli.integration.compilation.blocks import Compilation, Enabled
@@ -20,6 +21,7 @@ from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.optimizing import OptimizeResult
 from scanopt_cli.pipeline.runner import PassRun
 from scanopt_cli.reports.audit_report import audit_report
+from scanopt_cli.reports.bisect_report import bisect_report
 from scanopt_cli.reports.check_report import check_report
 from scanopt_cli.reports.diff_report import diff_report
 from scanopt_cli.reports.document import Block, Item, Paragraph
@@ -115,6 +117,11 @@ def _scan(scan: ScanReport) -> Iterable[Block]:
 @blocks.register
 def _check(result: CheckResult) -> Iterable[Block]:
     return check_report({Path(result.source): result})
+
+
+@blocks.register
+def _bisection(found: Bisection) -> Iterable[Block]:
+    return bisect_report("bisect", found)
 
 
 @blocks.register

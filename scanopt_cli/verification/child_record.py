@@ -44,6 +44,43 @@ class ModeNote:
 
 
 @dataclass(frozen=True, slots=True)
+class AppliedRewrite:
+    """A rewrite of PyTensor's that was applied.
+
+    Attributes
+    ----------
+    number
+        Which one it is, counted from 1.
+    rewriter
+        The name of the rewriter.
+    within
+        The rewriters that ran it, outermost first: those of PyTensor's database, mostly.
+    position
+        Where the outermost of them is in that database; ``None`` if it is in none.
+    place
+        The file and line of the rewriter, if it has some.
+    node
+        The node that was replaced, as PyTensor prints it; ``None`` for a rewriter of graphs.
+    """
+
+    number: int
+    rewriter: str
+    within: tuple[str, ...]
+    position: float | None
+    place: str | None
+    node: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """How many of PyTensor's rewrites a mode applied, the last of them, and what it raised then."""
+
+    count: int
+    last: AppliedRewrite | None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """Why not everything was evaluated."""
 
@@ -55,12 +92,12 @@ class Done:
     """The end of a record that is complete."""
 
 
-type Entry = Doing | Comparison | Unevaluated | CompiledRun | ModeNote | Failed | Done
+type Entry = Doing | Comparison | Unevaluated | CompiledRun | ModeNote | Rewritten | Failed | Done
 """An entry of the record; a `Comparison` is that of one run of both graphs as they are."""
 
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
-    for kind in (Doing, Comparison, Unevaluated, CompiledRun, ModeNote, Failed, Done)
+    for kind in (Doing, Comparison, Unevaluated, CompiledRun, ModeNote, Rewritten, Failed, Done)
 }
 
 

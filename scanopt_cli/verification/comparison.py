@@ -70,8 +70,11 @@ def compare(
     sample: Sample,
     outputs: Sequence[Variable],
     names: Sequence[str | None],
+    rtol: float | None = None,
 ) -> Comparison:
     """Compare the values of all outputs of one run.
+
+    They may be apart by a fraction ``rtol`` of themselves, or by what rounding explains.
 
     With ``specials`` the arguments hold infinities. Whether a sum of them is NaN or infinite
     depends on the order of evaluation, so NaN and infinity then count as equal.
@@ -84,7 +87,7 @@ def compare(
             left, right = np.asarray(left), np.asarray(right)
             same = _same_bits(left, right)
             empty &= left.size == 0
-            facts = None if same else _array_difference(left, right, sample.specials)
+            facts = None if same else _array_difference(left, right, sample.specials, rtol)
             if not (same or facts or _exceeds_rounding(left)):
                 faint.append(position)
             elif np.isfinite(left).any():
@@ -119,7 +122,9 @@ def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     )
 
 
-def _array_difference(a: np.ndarray, b: np.ndarray, specials: bool) -> dict[str, Any] | None:
+def _array_difference(
+    a: np.ndarray, b: np.ndarray, specials: bool, rtol: float | None
+) -> dict[str, Any] | None:
     """Return the fields of the `Difference` between two arrays; ``None`` if within tolerance."""
     if a.dtype != b.dtype:
         return {"kind": DifferenceKind.DTYPE, "a": str(a.dtype), "b": str(b.dtype)}
@@ -129,7 +134,7 @@ def _array_difference(a: np.ndarray, b: np.ndarray, specials: bool) -> dict[str,
         wrong = a != b
         deviation = np.abs(a.astype(float) - b.astype(float))
     else:
-        deviation, wrong = _deviation(a, b, specials)
+        deviation, wrong = _deviation(a, b, specials, rtol)
     if not wrong.any():
         return None
     # An infinite deviation (see `_deviation`) counts as the largest.
@@ -148,7 +153,9 @@ def _array_difference(a: np.ndarray, b: np.ndarray, specials: bool) -> dict[str,
     }
 
 
-def _deviation(a: np.ndarray, b: np.ndarray, specials: bool) -> tuple[np.ndarray, np.ndarray]:
+def _deviation(
+    a: np.ndarray, b: np.ndarray, specials: bool, rtol: float | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return ``|a - b|``, and a mask of the elements out of tolerance.
 
     Where a side is NaN or infinite, the deviation is 0 if both count as equal, else infinite.
@@ -162,7 +169,8 @@ def _deviation(a: np.ndarray, b: np.ndarray, specials: bool) -> tuple[np.ndarray
         size = np.where(finite, np.maximum(np.abs(a), np.abs(b)), 0.0).astype(float)
     real = a.real.dtype
     scale = max(1.0, float(size.max(initial=0.0)))
-    allowed = _RELATIVE.get(real, 1e-9) * size + _ULPS * float(np.finfo(real).eps) * scale
+    relative = _RELATIVE.get(real, 1e-9) if rtol is None else rtol
+    allowed = relative * size + _ULPS * float(np.finfo(real).eps) * scale
     return deviation, ~same & (deviation > allowed)
 
 

@@ -36,9 +36,10 @@ REQUEST = "request.pkl"
 RECORD = "record.jsonl"
 _STDERR = "stderr.txt"
 _BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from scanopt_cli.verification.worker import main; main(sys.argv[2])"
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from importlib import import_module; "
+    "import_module(sys.argv[3]).main(sys.argv[2])"
 )
+_WORKER = "scanopt_cli.verification.worker"
 # Seconds between two reads of the child's record.
 _POLL_INTERVAL = 0.2
 PATIENCE = 10
@@ -72,6 +73,11 @@ class Request:
         The names of the modes that compile the second graph.
     timeout
         Seconds of processor time that the child may use.
+    rtol
+        How far values may be apart, as a fraction of them; ``None`` for what rounding explains.
+    gate
+        If PyTensor's rewrites are to be counted. Then the second graph, compiled, must give the
+        values that the first one gives as it is, whatever the mode makes of the first.
     """
 
     graphs: tuple[dict[str, Any], ...]
@@ -82,6 +88,19 @@ class Request:
     seed: int
     modes: tuple[str, ...]
     timeout: float
+    rtol: float | None = None
+    gate: Gate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """How many of PyTensor's rewrites are applied, and where the graphs around the last go.
+
+    ``most`` is ``None`` for all of them. Without a directory, the graphs are not kept.
+    """
+
+    most: int | None = None
+    directory: Path | None = None
 
 
 def tables(*graphs: Graph) -> tuple[dict[str, Any], ...]:
@@ -105,23 +124,56 @@ def run_child(request: Request, progress: Callable[[str], None] | None = None) -
     """
     with TemporaryDirectory(prefix="scanopt-verify-") as name:
         directory = Path(name)
-        _write_request(directory / REQUEST, request)
-        with (directory / _STDERR).open("wb") as stderr:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), name],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                env=_environment(request.modes, directory),
-                start_new_session=True,
-            )
-            failure = _wait(process, request.timeout, directory / RECORD, progress)
+        write_request(directory, request)
+
+        def watch() -> None:
+            if progress is not None:
+                progress(f"verifying: {_doing(Record(_written(directory / RECORD)))}")
+
+        failure = run_module(
+            _WORKER,
+            directory,
+            timeout=request.timeout,
+            environment=_environment(request.modes, directory),
+            watch=watch if progress is not None else None,
+        )
         return _record(directory, failure)
 
 
-def _write_request(path: Path, request: Request) -> None:
+def run_module(
+    module: str,
+    directory: Path,
+    *,
+    timeout: float,
+    environment: Mapping[str, str],
+    watch: Callable[[], None] | None = None,
+) -> str | None:
+    """Call ``main(directory)`` of a module in a child process, which has ended when this returns.
+
+    Returns what went wrong with the process, if anything. ``watch`` is called now and then.
+    """
+    with (directory / _STDERR).open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), str(directory), module],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            env=environment,
+            start_new_session=True,
+        )
+        return _wait(process, timeout, watch)
+
+
+def write_request(directory: Path, request: object) -> None:
+    """Write what a child process is to do into its directory.
+
+    Raises
+    ------
+    VerificationError
+        If an Op of a graph in it cannot be pickled.
+    """
     try:
-        with path.open("wb") as file:
+        with (directory / REQUEST).open("wb") as file:
             _RequestPickler(file).dump(request)
     except Exception as error:
         raise VerificationError(
@@ -156,10 +208,7 @@ def _environment(modes: Collection[str], directory: Path) -> dict[str, str]:
 
 
 def _wait(
-    process: subprocess.Popen[bytes],
-    timeout: float,
-    record: Path,
-    progress: Callable[[str], None] | None,
+    process: subprocess.Popen[bytes], timeout: float, watch: Callable[[], None] | None
 ) -> str | None:
     """Wait for the child to end, and return what went wrong with it, if anything.
 
@@ -169,8 +218,8 @@ def _wait(
     longest = PATIENCE * timeout
     end = monotonic() + longest
     try:
-        while progress is not None and process.poll() is None and monotonic() < end:
-            progress(f"verifying: {_doing(Record(_written(record)))}")
+        while watch is not None and process.poll() is None and monotonic() < end:
+            watch()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(min(_POLL_INTERVAL, max(end - monotonic(), 0)))
         code = process.wait(max(end - monotonic(), 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pytensor.graph.basic import Variable
 
@@ -11,13 +11,19 @@ from scanopt_cli.analysis.affine import ZERO
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.errors import VerificationError
 from scanopt_cli.ir.graph import GraphLike, as_graph
-from scanopt_cli.verification.child_record import CompiledRun, ModeNote, Record, Unevaluated
+from scanopt_cli.verification.child_record import (
+    CompiledRun,
+    ModeNote,
+    Record,
+    Rewritten,
+    Unevaluated,
+)
 from scanopt_cli.verification.comparison import Comparison
 from scanopt_cli.verification.input_pairing import matched
 from scanopt_cli.verification.loops_behind import loops_behind
 from scanopt_cli.verification.modes import DEFAULT, compiling_modes
 from scanopt_cli.verification.result import DifferenceKind, Verdict, Verification
-from scanopt_cli.verification.spawning import Request, run_child, tables
+from scanopt_cli.verification.spawning import Gate, Request, run_child, tables
 
 
 def verify(
@@ -76,6 +82,43 @@ def verify(
     ScanoptError
         If ``a`` or ``b`` is not a graph, or its file cannot be loaded.
     """
+    evaluation = evaluate(
+        a, b, runs=runs, seed=seed, modes=modes, timeout=timeout, strict=strict, progress=progress
+    )
+    return evaluation.verification
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A verification, and how many of PyTensor's rewrites were applied, if they were counted."""
+
+    verification: Verification
+    rewritten: Rewritten | None
+
+    @property
+    def error(self) -> str | None:
+        """What compiling raised, if the rewrites were counted."""
+        return self.rewritten.error if self.rewritten is not None else None
+
+
+def evaluate(
+    a: GraphLike,
+    b: GraphLike,
+    *,
+    runs: int = 5,
+    seed: int = 0,
+    modes: str | Sequence[str] = DEFAULT,
+    timeout: float = 300.0,
+    strict: bool = False,
+    progress: Callable[[str], None] | None = None,
+    rtol: float | None = None,
+    gate: Gate | None = None,
+) -> Evaluation:
+    """Do what `verify` does, and limit and count PyTensor's rewrites if there is a ``gate``.
+
+    Then the values of ``b``, compiled, must be those of ``a`` as it is. ``rtol`` is how far values
+    may be apart, as a fraction of them.
+    """
     if runs < 1 or timeout <= 0:
         raise VerificationError("runs must be at least 1 and timeout positive")
     compiling = compiling_modes(modes)
@@ -89,6 +132,8 @@ def verify(
         seed=seed,
         modes=compiling,
         timeout=timeout,
+        rtol=rtol,
+        gate=gate,
     )
     planned = len(request.recorded) + runs
     comparable = {i for i, output in enumerate(pair.a.outputs) if not _is_always_empty(output)}
@@ -100,7 +145,8 @@ def verify(
         found = tuple(
             one if one.output is None else replace(one, loops=loops[one.output]) for one in found
         )
-    return replace(result, differences=found, remarks=(*pair.remarks, *result.remarks))
+    result = replace(result, differences=found, remarks=(*pair.remarks, *result.remarks))
+    return Evaluation(result, next(iter(record.of(Rewritten)), None))
 
 
 def _is_always_empty(output: Variable) -> bool:

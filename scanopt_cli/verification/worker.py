@@ -7,12 +7,9 @@ step at which it died.
 
 from __future__ import annotations
 
-import pickle
-import signal
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -30,10 +27,13 @@ from pytensor.scalar.basic import Composite
 from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import CAReduce
 
+from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.serialization.payload import decode
+from scanopt_cli.serialization.saving import save
 from scanopt_cli.verification.arguments import UndrawableError, attempts, draw, settings
 from scanopt_cli.verification.checking_linker import StaticShapeError, filled_buffers
+from scanopt_cli.verification.child_process import limit_process, read_request
 from scanopt_cli.verification.child_record import (
     CompiledRun,
     Doing,
@@ -41,6 +41,7 @@ from scanopt_cli.verification.child_record import (
     Entry,
     Failed,
     ModeNote,
+    Rewritten,
     Unevaluated,
     to_line,
 )
@@ -49,7 +50,8 @@ from scanopt_cli.verification.input_constraints import InputConstraints, input_c
 from scanopt_cli.verification.modes import compiling_mode, inner_mode, plain_mode
 from scanopt_cli.verification.result import Difference, DifferenceKind
 from scanopt_cli.verification.rewrite_failures import failing_rewrites
-from scanopt_cli.verification.spawning import PATIENCE, RECORD, REQUEST, Request
+from scanopt_cli.verification.rewrite_gate import rewrite_gate
+from scanopt_cli.verification.spawning import RECORD, Gate, Request
 
 type Outcome = list[Any] | Exception
 
@@ -57,42 +59,16 @@ type Outcome = list[Any] | Exception
 # run tries other arguments, and reports the error only if none of them is better.
 _MISFIT = (ValueError, IndexError, TypeError)
 
-# Bytes of address space.
-_MEMORY = 8 << 30
-
-# A graph may print. What is compiled, and what is found, is far shorter.
-_LONGEST_FILE = 1 << 30
-
 _ARBITRARY = "the first graph reads memory that it never wrote"
 
 
 def main(directory: str) -> None:
     """Evaluate the request in ``directory`` and write the record there."""
-    with (Path(directory) / REQUEST).open("rb") as file:
-        sys.setrecursionlimit(1_000_000)  # for deep graphs; Python frames use no C stack
-        request: Request = pickle.load(file)
-    _limit(request)
+    request: Request = read_request(directory)
+    limit_process(request.timeout)
     Scan.link_mode = HasInnerFunction.link_mode = inner_mode  # type: ignore[assignment, method-assign]
     with (Path(directory) / RECORD).open("w") as file:
         _Session(request, file).run()
-
-
-def _limit(request: Request) -> None:
-    """Bound processor time, memory and, in case the parent is gone, time, as far as possible."""
-    if hasattr(signal, "setitimer"):
-        # What the parent ignores, the child would ignore as well.
-        signal.signal(signal.SIGPROF, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_PROF, request.timeout)
-        signal.setitimer(signal.ITIMER_REAL, PATIENCE * request.timeout + 5)
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (_LONGEST_FILE, _LONGEST_FILE))
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-        # The command's own limit is not for evaluations.
-        most = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 def _needs_c(fgraph: FunctionGraph) -> bool:
@@ -134,13 +110,19 @@ class CompiledPair:
     """Both graphs compiled by one mode, each on first use.
 
     ``how`` says which mode, in what the record says that is being done; nothing if graphs are
-    evaluated as they are.
+    evaluated as they are. With a ``gate``, PyTensor's rewrites of the second graph are counted.
     """
 
     def __init__(
-        self, mode: Mode, how: str, graphs: Sequence[FunctionGraph], write: Callable[[Entry], None]
+        self,
+        mode: Mode,
+        how: str,
+        graphs: Sequence[FunctionGraph],
+        write: Callable[[Entry], None],
+        gate: Gate | None = None,
     ) -> None:
         self._mode = mode
+        self._gate = gate
         self._how = how
         self._graphs = graphs
         self._write = write
@@ -159,13 +141,30 @@ class CompiledPair:
         """Return a compiled graph, or the error if it does not compile."""
         if side not in self._functions:
             self._write(Doing(f"compiling graph {'ab'[side]}{self._how}"))
-            with failing_rewrites() as failures:
+            with self._gated(side), failing_rewrites() as failures:
                 try:
                     self._functions[side] = _compile(self._graphs[side], self._mode)
                 except Exception as error:
                     self._functions[side] = error
             self._failing[side] = failures.errors
         return self._functions[side]
+
+    @contextmanager
+    def _gated(self, side: int) -> Iterator[None]:
+        """Count PyTensor's rewrites, and keep the graphs around the last one, if that is asked."""
+        gate = self._gate
+        if gate is None or side == 0:
+            yield
+            return
+        with rewrite_gate(gate.most) as counted:
+            yield
+        made = self._functions[side]
+        error = _text(made) if isinstance(made, Exception) else None
+        self._write(Rewritten(counted.count, counted.last, error))
+        if gate.directory is not None:
+            for name, graph in (("before", counted.before), ("after", counted.after)):
+                if graph is not None:
+                    save(Graph(fgraph=graph), gate.directory / f"{name}.pkl")
 
     def newly_failing(self) -> Iterator[tuple[str, BaseException | None]]:
         """Yield the rewrites that fail on the second graph, and not on the first, with errors.
@@ -228,17 +227,23 @@ class _Session:
         except Exception as error:
             self._write(Failed(f"mode {name} cannot be used: {_text(error)}"))
             return
-        compiled = CompiledPair(mode, f" in mode {name}", self.graphs, self._write)
+        gate = self.request.gate
+        compiled = CompiledPair(mode, f" in mode {name}", self.graphs, self._write, gate)
         failed = compiled.function(1) if self.agreeing else None
+        if gate is not None and isinstance(failed, Exception):
+            self._write(Failed(f"mode {name} does not compile the graph: {_text(failed)}"))
+            return
         if isinstance(failed, Exception) and isinstance(compiled.function(0), Exception):
             self._write(Failed(f"mode {name} compiles neither graph: {_text(failed)}"))
             return
-        failing = compiled.newly_failing() if self.agreeing else ()
+        failing = compiled.newly_failing() if self.agreeing and gate is None else ()
         self._write(CompiledRun(tuple(_fails(name, item, error) for item, error in failing)))
         for sample, values in self.agreeing:
+            if gate is not None and sample.specials:
+                continue  # PyTensor's rewrites may take zero times infinity for zero
             got = compiled.values(1, sample)
             differences = self._against(got, values, sample, name)
-            if differences:
+            if differences and gate is None:
                 compiled_a = compiled.values(0, sample)
                 genuine = {item.output for item in self._against(got, compiled_a, sample, name)}
                 if any(item.output not in genuine for item in differences):
@@ -318,7 +323,8 @@ class _Session:
         return changed.issuperset(item.output for item in comparison.differences)
 
     def _compare(self, a: list[Any], b: list[Any], sample: Sample) -> Comparison:
-        return compare(a, b, sample, self.outputs, self.request.names)
+        request = self.request
+        return compare(a, b, sample, self.outputs, request.names, request.rtol)
 
     def _write(self, entry: Entry) -> None:
         self.record.write(to_line(entry) + "\n")

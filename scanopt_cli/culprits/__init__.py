@@ -1,0 +1,1 @@
+"""Which rewrite breaks a graph: of a pass, or of PyTensor's."""

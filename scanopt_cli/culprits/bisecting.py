@@ -1,0 +1,386 @@
+"""`bisect`: which rewrite gives a graph a property, as LLVM's ``-opt-bisect-limit`` finds it.
+
+The graph after each pass that changed it is kept, and the first of these that has the property is
+found by bisection; then the first rewrite of that pass, which takes a limit. If only compiled
+graphs have the property, PyTensor's rewrites are counted, and limited, in the same way. All passes
+and graphs run in child processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from scanopt_cli.culprits import pass_worker
+from scanopt_cli.culprits.culprit import Bisection, Culprit, Maker
+from scanopt_cli.culprits.pass_worker import PassRequest, PassResult
+from scanopt_cli.culprits.properties import Limits, Outcome, Property, State, ValuesDiffer
+from scanopt_cli.errors import LoadError, VerificationError
+from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, loaded_graph
+from scanopt_cli.pipeline.contract import Pass
+from scanopt_cli.pipeline.grammar import as_passes, parse, print_pipeline
+from scanopt_cli.serialization.loading import load
+from scanopt_cli.serialization.payload import decode
+from scanopt_cli.verification.spawning import Gate, run_module, write_request
+
+_COMPILE_SAFE = "compile-safe"
+# How many graphs beside one that cannot be evaluated are tried in its place.
+_NEAR = 3
+
+
+def bisect(
+    graph: GraphLike,
+    passes: str | Sequence[Pass] = "default",
+    *,
+    wrong: Property | None = None,
+    limits: Limits | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Bisection:
+    """Find the first rewrite after which ``graph`` has a property, such as wrong values.
+
+    If the graph itself has the property once PyTensor has compiled it, the rewrite is one of
+    PyTensor's. Else it is one of ``passes``, or of `compile-safe` after them; and of PyTensor's as
+    well, if the graph after it has the property only once it is compiled. A pass that raises an
+    error, ends its process, or takes more time or memory than ``limits`` allow, is found as well.
+
+    About ``log2(n)`` graphs are looked at, of ``n`` rewrites. Each end is tried twice.
+
+    Parameters
+    ----------
+    graph
+        A loaded graph, the path of its file, a FunctionGraph or an ``(inputs, outputs)`` pair.
+    passes
+        A pipeline as text, a preset, or passes; ``none`` for PyTensor's rewrites alone.
+    wrong
+        The property; by default, that values differ from those of the graph as it is, compiled by
+        PyTensor's default mode.
+    limits
+        Bounds of each evaluation and of each run of passes.
+    progress
+        Called with a few words on what is being done.
+
+    Raises
+    ------
+    VerificationError
+        If the graph itself has the property without any rewrite, cannot be evaluated, or has the
+        property in one trial and not in the next.
+    PassError
+        If the pipeline is malformed.
+    ScanoptError
+        If ``graph`` is no graph, or its file cannot be loaded.
+    """
+    sequence = as_passes(passes)
+    with TemporaryDirectory(prefix="scanopt-bisect-") as name:
+        search = _Search(
+            as_graph(loaded_graph(graph)),
+            wrong or ValuesDiffer(),
+            limits or Limits(),
+            Path(name),
+            progress or (lambda _: None),
+        )
+        culprits = search.run(sequence)
+    return Bisection(
+        property=search.wrong.text,
+        pipeline=print_pipeline(sequence),
+        culprits=culprits,
+        probes=search.probes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Where the property begins: ``first`` has it, and those before it have not.
+
+    It is not certain if the one before could not be evaluated.
+    """
+
+    first: int
+    outcome: Outcome
+    is_certain: bool
+
+
+class _Search:
+    """One bisection."""
+
+    def __init__(
+        self,
+        original: Graph,
+        wrong: Property,
+        limits: Limits,
+        directory: Path,
+        progress: Callable[[str], None],
+    ) -> None:
+        self.original = original
+        self.wrong = wrong
+        self.probes = 0
+        self._limits = limits
+        self._directory = directory
+        self._progress = progress
+        self._n_directories = 0
+
+    def run(self, passes: Sequence[Pass]) -> tuple[Culprit, ...]:
+        """Return the culprits: none, one of a pass, one of PyTensor's, or one of each."""
+        start = self._twice(lambda: self._of(self.original), "the graph without any pass")
+        if start.state is State.UNKNOWN:
+            raise VerificationError(f"the graph cannot be evaluated: {start.why}")
+        if self.wrong.mode is not None:
+            alone = self._twice(
+                lambda: self._gated(self.original, None), "the graph that PyTensor compiles"
+            )
+            if alone.state is State.BROKEN and alone.mode is not None:
+                return (self._of_pytensor(self.original, alone),)
+        if start.state is State.BROKEN:
+            raise VerificationError(
+                f"the graph has the property before any rewrite: {start.why}",
+                hint="nothing is to be found between it and itself",
+            )
+        if not passes:
+            return ()
+        found = self._of_passes(passes)
+        if found is None:
+            return ()
+        culprits: tuple[Culprit, ...] = (found,)
+        if found.after is not None and found.mode is not None and self.wrong.mode is not None:
+            compiled = self._gated(found.after, None)
+            if compiled.state is State.BROKEN and compiled.mode is not None:
+                culprits += (self._of_pytensor(found.after, compiled),)
+        return culprits
+
+    # Of passes
+
+    def _of_passes(self, passes: Sequence[Pass]) -> Culprit | None:
+        """Run the pipeline, and return the rewrite of a pass that is to blame, if there is one."""
+        self._progress("running the passes")
+        directory, failure = self._run_passes(self.original, passes, is_pipeline=True)
+        names = [what for kind, what in pass_worker.entries(directory) if kind == "changed"]
+
+        def at(position: int) -> Graph:
+            if position == 0:
+                return self.original
+            return self._decoded(pass_worker.snapshot_path(directory, position))
+
+        last = self._twice(lambda: self._of(at(len(names))), "the graph after all passes")
+        if last.state is not State.BROKEN:
+            if failure is None:
+                return None
+            item = self._pass_named(self._begun(directory), passes)
+            return self._failing(at(len(names)), item, failure)
+        found = self._first(
+            len(names), last, lambda i: self._of(at(i)), lambda i: f"the graph after {names[i - 1]}"
+        )
+        item = self._pass_named(names[found.first - 1], passes)
+        return self._of_pass(at(found.first - 1), at(found.first), item, found)
+
+    def _of_pass(self, before: Graph, after: Graph, item: Pass | None, found: _Found) -> Culprit:
+        """Return which rewrite of one pass is to blame."""
+        whole = Culprit(
+            maker=Maker.SCANOPT,
+            name="optimize" if item is None else item.name,
+            number=None,
+            of=0,
+            why=found.outcome.why,
+            mode=found.outcome.mode,
+            is_certain=found.is_certain,
+            before=before,
+            after=after,
+        )
+        if item is None:
+            return whole
+        results: dict[int | None, PassResult | None] = {}
+
+        def limited(limit: int | None) -> PassResult | None:
+            if limit not in results:
+                results[limit] = self._one_pass(before, item, limit)[0]
+            return results[limit]
+
+        def probe(limit: int) -> Outcome:
+            made = limited(limit)
+            if made is None:
+                return Outcome(State.UNKNOWN, "the pass failed")
+            return self._of(decode(made.tables, item.name))
+
+        everything = limited(None)
+        if everything is None:
+            return whole
+        total = everything.rewrites
+        whole = replace(whole, of=total, remarks=everything.remarks)
+        end = probe(total) if total else Outcome(State.FINE)
+        if end.state is not State.BROKEN:  # it takes what the pass learned in runs before
+            return whole
+        one = self._first(total, end, probe, lambda k: f"rewrite {k} of {item.name}")
+        made, previous = limited(one.first), limited(one.first - 1)
+        assert made is not None
+        known = previous.remarks if previous is not None else ()
+        return replace(
+            whole,
+            number=one.first,
+            why=one.outcome.why,
+            mode=one.outcome.mode,
+            remarks=tuple(remark for remark in made.remarks if remark not in known),
+            is_certain=found.is_certain and one.is_certain,
+            before=before if previous is None else decode(previous.tables, item.name),
+            after=decode(made.tables, item.name),
+        )
+
+    def _failing(self, before: Graph, item: Pass | None, failure: str) -> Culprit:
+        """Return which rewrite of a pass raises an error, or ends its process."""
+        if item is None:
+            raise VerificationError(f"the passes could not be run: {failure}")
+
+        def probe(limit: int) -> Outcome:
+            made, why = self._one_pass(before, item, limit)
+            return Outcome(State.FINE if made is not None else State.BROKEN, why or "")
+
+        culprit = Culprit(
+            maker=Maker.SCANOPT, name=item.name, number=None, of=0, why=failure, before=before
+        )
+        # The pass may not say how many rewrites it would do.
+        most, end = 1, probe(1)
+        while end.state is State.FINE and most < 1 << 16:
+            most *= 2
+            end = probe(most)
+        if end.state is State.FINE:
+            return culprit
+        one = self._first(most, end, probe, lambda k: f"rewrite {k} of {item.name}")
+        return replace(culprit, number=one.first, of=one.first, why=one.outcome.why or failure)
+
+    def _one_pass(
+        self, graph: Graph, item: Pass, limit: int | None
+    ) -> tuple[PassResult | None, str | None]:
+        """Run one pass once; return what it made, or why it did not."""
+        directory, failure = self._run_passes(graph, (item,), is_pipeline=False, limit=limit)
+        return (None if failure else pass_worker.result_of(directory)), failure
+
+    def _run_passes(
+        self, graph: Graph, passes: Sequence[Pass], *, is_pipeline: bool, limit: int | None = None
+    ) -> tuple[Path, str | None]:
+        """Run passes in a child process; return its directory, and why it failed, if it did."""
+        directory = self._new_directory()
+        limits = self._limits
+        request = PassRequest(
+            tables=pass_worker.tables_of(graph),
+            passes=tuple(passes),
+            is_pipeline=is_pipeline,
+            limit=limit,
+            timeout=limits.timeout,
+            memory=limits.memory,
+        )
+        write_request(directory, request)
+        ended = run_module(
+            pass_worker.__name__, directory, timeout=limits.timeout, environment=os.environ
+        )
+        told = dict(pass_worker.entries(directory))
+        if "done" in told and ended is None:
+            return directory, None
+        return directory, told.get("failed") or ended or "the process ended early"
+
+    @staticmethod
+    def _begun(directory: Path) -> str:
+        return next(
+            (what for kind, what in reversed(pass_worker.entries(directory)) if kind == "begin"), ""
+        )
+
+    @staticmethod
+    def _pass_named(name: str, passes: Sequence[Pass]) -> Pass | None:
+        return next((item for item in (*passes, *parse(_COMPILE_SAFE)) if item.name == name), None)
+
+    # Of PyTensor
+
+    def _of_pytensor(self, graph: Graph, end: Outcome) -> Culprit:
+        """Return which of PyTensor's rewrites is to blame for what the compiled graph shows."""
+        found = self._first(
+            end.n_rewrites,
+            end,
+            lambda k: self._gated(graph, k),
+            lambda k: f"rewrite {k} of PyTensor's {end.n_rewrites}",
+        )
+        directory = self._new_directory()
+        # Once more, to keep the graphs around it.
+        again = self._gated(graph, found.first, directory)
+        last = again.last or found.outcome.last
+        return Culprit(
+            maker=Maker.PYTENSOR,
+            name=last.rewriter if last is not None else "the linker",
+            number=found.first or None,
+            of=end.n_rewrites,
+            why=found.outcome.why,
+            mode=found.outcome.mode,
+            within=last.within if last is not None else (),
+            position=last.position if last is not None else None,
+            place=last.place if last is not None else None,
+            node=last.node if last is not None else None,
+            is_certain=found.is_certain,
+            before=_kept(directory / "before.pkl"),
+            after=_kept(directory / "after.pkl"),
+        )
+
+    # Of anything
+
+    def _of(self, graph: Graph) -> Outcome:
+        self.probes += 1
+        return self.wrong.of(graph, self.original, self._limits)
+
+    def _gated(self, graph: Graph, most: int | None, directory: Path | None = None) -> Outcome:
+        self.probes += 1
+        return self.wrong.gated(graph, self.original, Gate(most, directory), self._limits)
+
+    def _twice(self, probe: Callable[[], Outcome], what: str) -> Outcome:
+        """Return whether one end has the property, which it must have twice or not at all."""
+        self._progress(f"looking at {what}")
+        first, second = probe(), probe()
+        if first.state is not second.state:
+            raise VerificationError(
+                f"the property is not stable: {what} was {first.state} in one trial, and "
+                f"{second.state} in the next",
+                hint="compare with a tolerance, or fix the seed of what is random",
+            )
+        return first
+
+    def _first(
+        self,
+        end: int,
+        outcome: Outcome,
+        probe: Callable[[int], Outcome],
+        name: Callable[[int], str],
+    ) -> _Found:
+        """Return the first position up to ``end`` that has the property, which 0 has not.
+
+        In place of one that cannot be evaluated, some beside it are tried.
+        """
+        outcomes = {0: Outcome(State.FINE), end: outcome}
+        low, high = 0, end
+        while high - low > 1:
+            middle = (low + high) // 2
+            beside = sorted(range(low + 1, high), key=lambda k: (abs(k - middle), k))[: _NEAR + 1]
+            for position in beside:
+                self._progress(f"looking at {name(position)}; {high - low - 1} left")
+                outcomes[position] = probe(position)
+                if outcomes[position].state is not State.UNKNOWN:
+                    break
+            else:
+                break
+            if outcomes[position].state is State.BROKEN:
+                high = position
+            else:
+                low = position
+        return _Found(high, outcomes[high], high - low == 1)
+
+    def _decoded(self, path: Path) -> Graph:
+        return decode(pass_worker.read(path), "the graph after a pass")
+
+    def _new_directory(self) -> Path:
+        self._n_directories += 1
+        directory = self._directory / str(self._n_directories)
+        directory.mkdir()
+        return directory
+
+
+def _kept(path: Path) -> Graph | None:
+    """Return a graph that a child kept, read as a file of a stranger's is."""
+    with suppress(LoadError, OSError):
+        return load(path)
+    return None

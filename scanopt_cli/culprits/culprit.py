@@ -1,0 +1,83 @@
+"""What a bisection finds: plain data, for any renderer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.presentation import Presented
+from scanopt_cli.remarks import Remark
+
+
+class Maker(StrEnum):
+    """Whose rewrite it is."""
+
+    SCANOPT = "scanopt"
+    PYTENSOR = "pytensor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Culprit(Presented):
+    """The first rewrite after which a graph has the property.
+
+    Attributes
+    ----------
+    maker, name
+        A pass of scanopt's, or of another package, or a rewriter of PyTensor's.
+    number, of
+        Which rewrite, counted from 1, of how many: of the pass in that run, or of all of PyTensor's
+        in that compilation. ``None`` if only all rewrites of the pass together have the property.
+    why
+        What was seen of the graph after it.
+    mode
+        The mode that compiles the graph; ``None`` if it shows without compilation.
+    remarks
+        What the pass says of the rewrite.
+    within, position, place, node
+        Of a rewriter of PyTensor's: what ran it, where that is in PyTensor's database, the file and
+        line of the rewriter, and the node that it replaced.
+    is_certain
+        Whether the graph before it was seen not to have the property. If not, rewrites before it
+        led to graphs that could not be evaluated.
+    before, after
+        The graphs around it, ``None`` if they cannot be had: a pass that crashes leaves none.
+    """
+
+    maker: Maker
+    name: str
+    number: int | None
+    of: int
+    why: str
+    mode: str | None = None
+    remarks: tuple[Remark, ...] = ()
+    within: tuple[str, ...] = ()
+    position: float | None = None
+    place: str | None = None
+    node: str | None = None
+    is_certain: bool = True
+    before: Graph | None = field(default=None, metadata={"as_json": False})
+    after: Graph | None = field(default=None, metadata={"as_json": False})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Bisection(Presented):
+    """Which rewrites give a graph a property.
+
+    Attributes
+    ----------
+    property
+        The property, in words.
+    pipeline
+        The passes that ran.
+    culprits
+        The rewrites: of a pass; and of PyTensor's, if the graph has the property only once it is
+        compiled. None if the graph never had the property.
+    probes
+        How many graphs were looked at.
+    """
+
+    property: str
+    pipeline: str
+    culprits: tuple[Culprit, ...]
+    probes: int

@@ -1,0 +1,266 @@
+"""What may be wrong with a graph: the properties that `bisect` looks for.
+
+Foreign graphs are evaluated in a child process, with limits of time and memory, or by a command.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from scanopt_cli.errors import ScanoptError
+from scanopt_cli.ir.graph import Graph
+from scanopt_cli.serialization.saving import save
+from scanopt_cli.verification.child_record import AppliedRewrite
+from scanopt_cli.verification.modes import PLAIN
+from scanopt_cli.verification.result import Verdict, Verification
+from scanopt_cli.verification.spawning import Gate
+from scanopt_cli.verification.verifying import Evaluation, evaluate
+
+PLACE = "{}"
+"""What stands for the path of a graph in a command."""
+# Exit codes of a shell for a command that it does not find or may not run.
+_NO_COMMAND = (126, 127)
+
+
+class State(StrEnum):
+    """Whether a graph has a property."""
+
+    BROKEN = "broken"
+    FINE = "fine"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Whether a graph has a property, and what was seen of it.
+
+    Attributes
+    ----------
+    state
+        The answer; it is unknown if the graph could not be evaluated.
+    why
+        What was seen, in a few words.
+    verification
+        The comparison of values, if values were compared.
+    mode
+        The mode that the graph must be compiled by to show it; ``None`` if it shows as it is.
+    n_rewrites, last
+        How many of PyTensor's rewrites were applied, and the last one, if they were counted.
+    """
+
+    state: State
+    why: str = ""
+    verification: Verification | None = None
+    mode: str | None = None
+    n_rewrites: int = 0
+    last: AppliedRewrite | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of one evaluation, and of one run of passes.
+
+    Attributes
+    ----------
+    timeout
+        Seconds of processor time.
+    memory
+        Bytes of address space that passes may use.
+    """
+
+    timeout: float = 300.0
+    memory: int = 8 << 30
+
+
+class Property(ABC):
+    """A property that a graph may have, such as that it computes other values than another one."""
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """The property in a few words."""
+
+    @abstractmethod
+    def of(self, graph: Graph, original: Graph, limits: Limits) -> Outcome:
+        """Say whether a graph has the property; ``original`` is the one that it was made from."""
+
+    @property
+    def mode(self) -> str | None:
+        """The mode in which PyTensor's rewrites may be what breaks a graph, if there is one."""
+        return None
+
+    def gated(self, graph: Graph, original: Graph, gate: Gate, limits: Limits) -> Outcome:
+        """Say whether a graph has the property after some of PyTensor's rewrites."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValuesDiffer(Property):
+    """A graph computes other values than the original does as it is, without any rewrite.
+
+    Attributes
+    ----------
+    compiled_by
+        The mode that compiles the graph, `PLAIN` for none.
+    rtol
+        How far values may be apart, as a fraction of them; ``None`` for what rounding explains.
+    runs, seed
+        How many runs are drawn beside recorded calls, and from which seed.
+    """
+
+    compiled_by: str = "default"
+    rtol: float | None = None
+    runs: int = 5
+    seed: int = 0
+
+    @property
+    def text(self) -> str:
+        """The property in a few words."""
+        compiled = "" if self.compiled_by == PLAIN else f", compiled by {self.compiled_by}"
+        return f"values differ from those of the graph as it is{compiled}"
+
+    @property
+    def mode(self) -> str | None:
+        """The mode, if one compiles the graph."""
+        return None if self.compiled_by == PLAIN else self.compiled_by
+
+    def of(self, graph: Graph, original: Graph, limits: Limits) -> Outcome:
+        """Compare the graph with the original, as they are and compiled, as `verify` does."""
+        return self._compared(graph, original, None, limits)
+
+    def gated(self, graph: Graph, original: Graph, gate: Gate, limits: Limits) -> Outcome:
+        """Compare the graph, after some of PyTensor's rewrites, with the original as it is."""
+        return self._compared(graph, original, gate, limits)
+
+    def _compared(
+        self, graph: Graph, original: Graph, gate: Gate | None, limits: Limits
+    ) -> Outcome:
+        found = evaluate(
+            original,
+            graph,
+            runs=self.runs,
+            seed=self.seed,
+            modes=self.compiled_by,
+            timeout=limits.timeout,
+            rtol=self.rtol,
+            gate=gate,
+        )
+        verdict = found.verification.verdict
+        if verdict is Verdict.DIFFERS:
+            first = found.verification.differences[0]
+            return _outcome(found, State.BROKEN, f"{first.b} in place of {first.a}", first.mode)
+        if verdict is Verdict.COULD_NOT_RUN:
+            return _outcome(found, State.UNKNOWN, found.verification.reason or "", None)
+        return _outcome(found, State.FINE, "values agree", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompilingRaises(Property):
+    """A mode raises an error when it compiles a graph; ``error`` is a part of its text."""
+
+    compiled_by: str = "default"
+    error: str = ""
+
+    @property
+    def text(self) -> str:
+        """The property in a few words."""
+        error = f"an error with {self.error!r}" if self.error else "an error"
+        return f"compiling by {self.compiled_by} raises {error}"
+
+    @property
+    def mode(self) -> str | None:
+        """The mode that raises."""
+        return self.compiled_by
+
+    def of(self, graph: Graph, original: Graph, limits: Limits) -> Outcome:
+        """Compile the graph."""
+        return self.gated(graph, original, Gate(), limits)
+
+    def gated(self, graph: Graph, original: Graph, gate: Gate, limits: Limits) -> Outcome:
+        """Compile the graph with some of PyTensor's rewrites."""
+        del original  # which need not compile either
+        found = evaluate(
+            graph, graph, runs=1, modes=self.compiled_by, timeout=limits.timeout, gate=gate
+        )
+        if found.error is not None and self.error in found.error:
+            return _outcome(found, State.BROKEN, found.error, self.compiled_by)
+        if found.rewritten is None:
+            return _outcome(found, State.UNKNOWN, found.verification.reason or "", None)
+        return _outcome(found, State.FINE, found.error or "it compiles", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandFails(Property):
+    """A command ends with another exit code than 0; ``{}`` in it is the path of a graph."""
+
+    command: str
+
+    @property
+    def text(self) -> str:
+        """The property in a few words."""
+        return f"`{self.command}` fails"
+
+    def of(self, graph: Graph, original: Graph, limits: Limits) -> Outcome:
+        """Run the command on the graph, without a shell.
+
+        Raises
+        ------
+        ScanoptError
+            If there is no such command, or it has no place for the path.
+        """
+        del original
+        words = _words(self.command)
+        with TemporaryDirectory(prefix="scanopt-check-") as directory:
+            path = Path(directory) / "graph.pkl"
+            save(graph, path)
+            try:
+                done = subprocess.run(
+                    [word.replace(PLACE, str(path)) for word in words],
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=limits.timeout,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                return Outcome(State.BROKEN, f"no answer within {limits.timeout:g} s")
+            except OSError as error:
+                raise ScanoptError(f"{words[0]}: {error.strerror}", where="--check") from error
+        if done.returncode in _NO_COMMAND:
+            raise ScanoptError(
+                f"{words[0]} cannot run (exit code {done.returncode})", where="--check"
+            )
+        if done.returncode == 0:
+            return Outcome(State.FINE, "exit code 0")
+        return Outcome(State.BROKEN, f"exit code {done.returncode}")
+
+
+def _words(command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ScanoptError(f"{command!r}: {error}", where="--check") from error
+    if not any(PLACE in word for word in words):
+        raise ScanoptError(
+            f"{command!r} has no {PLACE} for the path of a graph",
+            where="--check",
+            hint=f"as in 'python check.py {PLACE}'",
+        )
+    return words
+
+
+def _outcome(found: Evaluation, state: State, why: str, mode: str | None) -> Outcome:
+    rewritten = found.rewritten
+    return Outcome(
+        state,
+        why,
+        found.verification,
+        mode,
+        rewritten.count if rewritten else 0,
+        rewritten.last if rewritten else None,
+    )

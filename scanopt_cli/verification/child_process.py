@@ -1,0 +1,43 @@
+"""How a child process begins: it reads what to do, and bounds its own time and memory."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from scanopt_cli.verification.spawning import PATIENCE, REQUEST
+
+_MEMORY = 8 << 30
+"""Bytes of address space."""
+
+_LONGEST_FILE = 1 << 30
+"""A graph may print. What is compiled, and what is found, is far shorter."""
+
+
+def read_request(directory: str) -> Any:
+    """Return what the parent wrote for its child."""
+    with (Path(directory) / REQUEST).open("rb") as file:
+        sys.setrecursionlimit(1_000_000)  # for deep graphs; Python frames use no C stack
+        return pickle.load(file)
+
+
+def limit_process(timeout: float, memory: int = _MEMORY) -> None:
+    """Bound processor time, memory and, in case the parent is gone, time, as far as possible."""
+    if hasattr(signal, "setitimer"):
+        # What the parent ignores, the child would ignore as well.
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_PROF, timeout)
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE * timeout + 5)
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (_LONGEST_FILE, _LONGEST_FILE))
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        # The command's own limit is not for evaluations.
+        most = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))

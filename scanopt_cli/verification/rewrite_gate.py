@@ -1,0 +1,194 @@
+"""Counts PyTensor's rewrites while it compiles, and applies no more than the first so many.
+
+As LLVM's ``-opt-bisect-limit`` does with passes. A rewrite is the replacement that one node
+rewriter makes at one node, or all that a rewriter of whole graphs does in one run, without what
+others do inside of it. What a linker cannot do without is always applied, and not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from inspect import getsourcefile, getsourcelines, unwrap
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from pytensor.compile.mode import optdb
+from pytensor.graph.features import Feature
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import (
+    FromFunctionNodeRewriter,
+    GraphRewriter,
+    NodeProcessingGraphRewriter,
+    SequentialGraphRewriter,
+)
+
+from scanopt_cli.ir.graph import copy_nodes
+from scanopt_cli.verification.child_record import AppliedRewrite
+
+# They run other rewriters, which are counted.
+_HOLDERS = (SequentialGraphRewriter, NodeProcessingGraphRewriter)
+_LONGEST = 200
+
+
+class RewriteGate:
+    """Lets the first so many rewrites pass, and keeps what there is to know of the last one."""
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self.count = 0
+        self.last: AppliedRewrite | None = None
+        self.before: FunctionGraph | None = None
+        """The graph before the last rewrite, if that is the one at which the gate closes."""
+        self.after: FunctionGraph | None = None
+        self._within: list[str] = []
+        self._made_by: Any = None
+
+    @property
+    def _is_closed(self) -> bool:
+        return self._most is not None and self.count >= self._most
+
+    @property
+    def _is_last(self) -> bool:
+        return self.count + 1 == self._most
+
+    def note_transform(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a node rewriter's method that notes which rewriter made the last replacement.
+
+        One node rewriter may stand for several, of which the first that does something counts.
+        """
+
+        def transform(rewriter: Any, *args: Any, **kwargs: Any) -> Any:
+            made = original(rewriter, *args, **kwargs)
+            if made:
+                self._made_by = rewriter
+            return made
+
+        return transform
+
+    def process_node(self, original: Callable[..., bool]) -> Callable[..., bool]:
+        """Return the method that applies a node rewriter, if the gate is open."""
+
+        def process_node(
+            holder: Any, fgraph: FunctionGraph, node: Any, rewriter: Any = None, **kwargs: Any
+        ) -> bool:
+            rewriter = rewriter or holder.node_rewriter
+            if self._is_needed(holder):
+                return original(holder, fgraph, node, rewriter, **kwargs)
+            if self._is_closed:
+                return False
+            before = copy_nodes(fgraph) if self._is_last else None
+            self._made_by = None
+            done = original(holder, fgraph, node, rewriter, **kwargs)
+            if done:
+                self._note(self._made_by or rewriter, fgraph, before, str(node)[:_LONGEST])
+            return done
+
+        return process_node
+
+    def apply(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the method that runs a rewriter of graphs, if the gate is open."""
+
+        def apply(rewriter: Any, fgraph: FunctionGraph, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(rewriter, _HOLDERS) or self._is_needed(rewriter):
+                with self._inside(rewriter):
+                    return original(rewriter, fgraph, *args, **kwargs)
+            if self._is_closed:
+                empty = FunctionGraph([], [])  # of which it returns what its caller expects
+                rewriter.add_requirements(empty)
+                return original(rewriter, empty, *args, **kwargs)
+            before = copy_nodes(fgraph) if self._is_last else None
+            changes, count = _Changes(), self.count
+            fgraph.attach_feature(changes)
+            with self._inside(rewriter):
+                result = original(rewriter, fgraph, *args, **kwargs)
+            fgraph.remove_feature(changes)
+            if changes.happened and self.count == count:
+                self._note(rewriter, fgraph, before, None)
+            return result
+
+        return apply
+
+    @contextmanager
+    def _inside(self, rewriter: Any) -> Iterator[None]:
+        name = getattr(rewriter, "name", None)
+        self._within += [str(name)[:_LONGEST]] if name else []
+        try:
+            yield
+        finally:
+            del self._within[len(self._within) - bool(name) :]
+
+    def _note(
+        self, rewriter: Any, fgraph: FunctionGraph, before: FunctionGraph | None, node: str | None
+    ) -> None:
+        self.count += 1
+        name, within = _name(rewriter), tuple(self._within)
+        positions: dict[str, float] = optdb.__position__
+        self.last = AppliedRewrite(
+            self.count,
+            name,
+            within,
+            next((float(positions[n]) for n in (*within, name) if n in positions), None),
+            _place(rewriter),
+            node,
+        )
+        if before is not None:
+            self.before, self.after = before, copy_nodes(fgraph)
+
+    @staticmethod
+    def _is_needed(rewriter: Any) -> bool:
+        """Whether a linker cannot do without a rewriter."""
+        return any(rewriter is needed for needed in optdb.__db__["minimum_compile"])
+
+
+class _Changes(Feature):
+    """Notices whether a graph changes."""
+
+    def __init__(self) -> None:
+        self.happened = False
+
+    def on_change_input(self, *_: Any, **__: Any) -> None:
+        """Note that an input of a node changed."""
+        self.happened = True
+
+
+def _name(rewriter: Any) -> str:
+    name = getattr(rewriter, "name", None) or getattr(rewriter, "__name__", None)
+    return str(name or type(rewriter).__name__)[:_LONGEST]
+
+
+def _place(rewriter: Any) -> str | None:
+    """Return the file and line where a rewriter is written."""
+    function = getattr(rewriter, "fn", None)
+    source: Any = type(rewriter) if function is None else unwrap(function)
+    try:
+        path, line = getsourcefile(source), getsourcelines(source)[1]
+    except (TypeError, OSError):
+        return None
+    return None if path is None else f"{Path(path).name}:{line}"
+
+
+def _classes(cls: type[Any]) -> Iterator[type[Any]]:
+    for child in cls.__subclasses__():
+        yield child
+        yield from _classes(child)
+
+
+@contextmanager
+def rewrite_gate(most: int | None = None) -> Iterator[RewriteGate]:
+    """Let PyTensor apply no more than ``most`` rewrites inside of the block, and count them."""
+    gate = RewriteGate(most)
+    patched = [
+        (NodeProcessingGraphRewriter, "process_node", gate.process_node),
+        (FromFunctionNodeRewriter, "transform", gate.note_transform),
+        *((cls, "apply", gate.apply) for cls in {*_classes(GraphRewriter)} if "apply" in vars(cls)),
+    ]
+    patches = [mock.patch.object(cls, name, wrap(vars(cls)[name])) for cls, name, wrap in patched]
+    for patch in patches:
+        patch.start()
+    try:
+        yield gate
+    finally:
+        for patch in reversed(patches):
+            patch.stop()

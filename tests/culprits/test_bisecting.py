@@ -1,0 +1,181 @@
+"""The rewrite that breaks a graph is found: of passes that are wrong, and of PyTensor's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytensor.tensor as pt
+import pytest
+
+import scanopt_cli as so
+from scanopt_cli.culprits.bisecting import bisect
+from scanopt_cli.culprits.culprit import Maker
+from scanopt_cli.culprits.properties import (
+    CommandFails,
+    CompilingRaises,
+    Limits,
+    Outcome,
+    Property,
+    State,
+    ValuesDiffer,
+)
+from scanopt_cli.errors import ScanoptError, VerificationError
+from scanopt_cli.ir.graph import Graph, from_io
+from scanopt_cli.pipeline.contract import Pass
+from scanopt_cli.pipeline.grammar import parse
+from support.faulty_passes import FAULTY, Crashing, Hungry, Inexact, Raising, SplitTanh
+from support.graph_building import scan
+from support.tiers import deep
+
+PLAIN = ValuesDiffer(compiled_by="plain")
+N_TANHS = 6
+
+
+def graph_with_tanhs() -> Graph:
+    x, w = pt.dscalars("xw")
+
+    def step(x, w):  # type: ignore[no-untyped-def]
+        for k in range(N_TANHS):
+            x = pt.tanh(x * w + k / 10)
+        return x
+
+    return from_io([x, w], [scan(step, outputs_info=[x], non_sequences=[w], n_steps=5)[-1]])
+
+
+@pytest.fixture(autouse=True)
+def _in_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a child process raise what a built-in pass raises."""
+    monkeypatch.setenv("SCANOPT_STRICT", "1")
+
+
+@pytest.mark.parametrize("faulty", [Inexact(), Raising(), Crashing(), *deep(Hungry())])
+def test_a_faulty_pass(faulty: Pass) -> None:
+    passes = (*parse("merge-equal,remove-unused"), faulty)
+    found = bisect(graph_with_tanhs(), passes, wrong=PLAIN, limits=Limits(memory=4 << 30))
+    (culprit,) = found.culprits
+    assert (culprit.maker, culprit.name) == (Maker.SCANOPT, faulty.name)
+    assert culprit.number == FAULTY
+    assert culprit.is_certain
+    if isinstance(faulty, Inexact):
+        assert culprit.of == N_TANHS
+        (remark,) = culprit.remarks
+        assert remark.details["text"] == f"tanh {FAULTY}"
+        assert culprit.before is not None
+        assert culprit.after is not None
+        assert so.diff(culprit.before, culprit.after).changes
+
+
+def test_twin_a_pass_that_is_right() -> None:
+    assert not bisect(graph_with_tanhs(), (SplitTanh(),), wrong=PLAIN).culprits
+
+
+def test_number_of_graphs_looked_at() -> None:
+    """Two ends, each twice, and about the logarithm of what is between them."""
+    found = bisect(graph_with_tanhs(), (Inexact(),), wrong=PLAIN)
+    assert found.probes <= 4 + 2 + 1 + 3
+
+
+def reversed_rows() -> Graph:
+    """``local_dimshuffle_subtensor`` takes another row."""
+    x = pt.dvector("x")
+    five = pt.specify_shape(x, (5,))
+    return from_io([x], [five[:-2:-1].sum()])
+
+
+def booleans() -> Graph:
+    """``local_add_canonizer`` adds booleans up."""
+    x = pt.dscalar("x")
+    is_large = pt.gt(abs(x), 0.001)
+    return from_io([x], [(1 - is_large) + (1 - is_large)])
+
+
+@pytest.mark.parametrize(
+    ("graph", "rewriter"),
+    [(booleans, "local_add_canonizer"), (reversed_rows, "local_dimshuffle_subtensor")],
+)
+def test_a_rewriter_of_pytensor(graph: Callable[[], Graph], rewriter: str) -> None:
+    found = bisect(graph(), "none", wrong=ValuesDiffer(compiled_by="vm"))
+    (culprit,) = found.culprits
+    assert (culprit.maker, culprit.name) == (Maker.PYTENSOR, rewriter)
+    assert culprit.position is not None
+    assert {"canonicalize", "uncanonicalize"} & {*culprit.within}
+    assert culprit.place is not None
+    assert "math.py:" in culprit.place or "uncanonicalize.py:" in culprit.place
+    assert culprit.before is not None
+    assert culprit.after is not None
+    assert so.digest(culprit.before) != so.digest(culprit.after)
+
+
+def test_a_command(tmp_path: Path) -> None:
+    """A graph with a sinh in it is said to be wrong."""
+    script = tmp_path / "check.py"
+    script.write_text(
+        "import sys\nimport scanopt_cli as so\n"
+        "text = so.load(sys.argv[1]).fgraph.dprint(file='str')\n"
+        "sys.exit('Sinh' in text)\n"
+    )
+    command = CommandFails(command=f"{sys.executable} {script} {{}}")
+    (culprit,) = bisect(graph_with_tanhs(), (SplitTanh(),), wrong=command).culprits
+    assert (culprit.name, culprit.number) == ("split-tanh", 1)
+
+
+@pytest.mark.parametrize(
+    "command", ["true", "no-such-command-there {}", "'unclosed {}"], ids=["place", "none", "quote"]
+)
+def test_commands_that_cannot_run(command: str) -> None:
+    with pytest.raises(ScanoptError, match="--check"):
+        bisect(graph_with_tanhs(), (SplitTanh(),), wrong=CommandFails(command=command))
+
+
+def test_compiling_raises() -> None:
+    graph = graph_with_tanhs()
+    assert not bisect(graph, (SplitTanh(),), wrong=CompilingRaises(compiled_by="vm")).culprits
+
+
+class _Flaky(Property):
+    """Broken in every other trial."""
+
+    text = "now and then"
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def of(self, *_: object) -> Outcome:
+        self.count += 1
+        return Outcome(State.FINE if self.count % 2 else State.BROKEN)
+
+
+def test_what_is_not_stable_is_noticed() -> None:
+    with pytest.raises(VerificationError, match="not stable"):
+        bisect(graph_with_tanhs(), (SplitTanh(),), wrong=_Flaky())
+
+
+def test_what_is_wrong_before_any_rewrite() -> None:
+    always = CommandFails(command="test ! -e {}")
+    with pytest.raises(VerificationError, match="before any rewrite"):
+        bisect(graph_with_tanhs(), (SplitTanh(),), wrong=always)
+
+
+def test_graphs_that_cannot_be_evaluated_are_stepped_over() -> None:
+    """Between rewrites 1 and 4, nothing can be said."""
+
+    class _Dark(Property):
+        text = "more than four sinh"
+
+        def of(self, graph: Graph, *_: object) -> Outcome:
+            count = str(graph.fgraph.dprint(file="str")).count("Sinh")
+            if 0 < count < 4:
+                return Outcome(State.UNKNOWN)
+            return Outcome(State.BROKEN if count else State.FINE)
+
+    (culprit,) = bisect(graph_with_tanhs(), (SplitTanh(),), wrong=_Dark()).culprits
+    assert culprit.number == 4
+    assert not culprit.is_certain
+
+
+def test_values_differ_by_a_tolerance() -> None:
+    """A factor of 1.001 in one of several tanhs is within a tolerance of a tenth."""
+    loose = ValuesDiffer(compiled_by="plain", rtol=0.1)
+    assert not bisect(graph_with_tanhs(), (Inexact(),), wrong=loose).culprits
