@@ -42,7 +42,7 @@ def bisect(
         str | None,
         typer.Option(
             metavar="COMMAND",
-            help="Run this on the graph, {} being its path: it is broken if the exit code is not 0.",
+            help="Run this on the graph, {} being its path: it is broken if this fails.",
         ),
     ] = None,
     raises: Annotated[
