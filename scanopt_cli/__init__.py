@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from scanopt_cli.culprits.properties import CompilingRaises as CompilingRaises
     from scanopt_cli.culprits.properties import Limits as Limits
     from scanopt_cli.culprits.properties import ValuesDiffer as ValuesDiffer
+    from scanopt_cli.culprits.reducing import Reduced as Reduced
+    from scanopt_cli.culprits.reducing import reduce as reduce
     from scanopt_cli.diff.changes import Change as Change
     from scanopt_cli.diff.changes import GraphDiff as GraphDiff
     from scanopt_cli.diff.comparing import diff as diff
@@ -93,6 +95,7 @@ _MODULES = {
         "culprits.bisecting": "bisect",
         "culprits.culprit": "Bisection Culprit",
         "culprits.properties": "CommandFails CompilingRaises Limits ValuesDiffer",
+        "culprits.reducing": "Reduced reduce",
         "diff.changes": "Change GraphDiff",
         "diff.comparing": "diff",
         "equivalence.canonical": "digest",

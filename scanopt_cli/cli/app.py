@@ -25,6 +25,7 @@ from scanopt_cli.cli import inspect as inspect_command
 from scanopt_cli.cli import list_rules
 from scanopt_cli.cli import optimize as optimize_command
 from scanopt_cli.cli import passes as passes_command
+from scanopt_cli.cli import reduce as reduce_command
 from scanopt_cli.cli import verify as verify_command
 from scanopt_cli.cli.console import finish, set_up, tell
 from scanopt_cli.cli.exits import ExitCode
@@ -50,6 +51,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("inspect", inspect_command.inspect),
     ("verify", verify_command.verify),
     ("bisect", bisect_command.bisect),
+    ("reduce", reduce_command.reduce),
     ("check", check_command.check),
     ("rules", list_rules.rules),
     ("passes", passes_command.passes),

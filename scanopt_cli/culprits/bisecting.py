@@ -8,24 +8,23 @@ and graphs run in child processes.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from scanopt_cli.culprits import pass_worker
 from scanopt_cli.culprits.culprit import Bisection, Culprit, Maker
-from scanopt_cli.culprits.pass_worker import PassRequest, PassResult
+from scanopt_cli.culprits.pass_worker import PassResult
 from scanopt_cli.culprits.properties import Limits, Outcome, Property, State, ValuesDiffer
+from scanopt_cli.culprits.running import PassRunner
 from scanopt_cli.errors import LoadError, VerificationError
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, loaded_graph
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.grammar import as_passes, parse, print_pipeline
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.payload import decode
-from scanopt_cli.verification.spawning import Gate, run_module, write_request
+from scanopt_cli.verification.spawning import Gate
 
 _COMPILE_SAFE = "compile-safe"
 # How many graphs beside one that cannot be evaluated are tried in its place.
@@ -118,9 +117,8 @@ class _Search:
         self.wrong = wrong
         self.probes = 0
         self._limits = limits
-        self._directory = directory
+        self._runner = PassRunner(directory, limits)
         self._progress = progress
-        self._n_directories = 0
 
     def run(self, passes: Sequence[Pass]) -> tuple[Culprit, ...]:
         """Return the culprits: none, one of a pass, one of PyTensor's, or one of each."""
@@ -155,25 +153,21 @@ class _Search:
     def _of_passes(self, passes: Sequence[Pass]) -> Culprit | None:
         """Run the pipeline, and return the rewrite of a pass that is to blame, if there is one."""
         self._progress("running the passes")
-        directory, failure = self._run_passes(self.original, passes, is_pipeline=True)
-        names = [what for kind, what in pass_worker.entries(directory) if kind == "changed"]
-
-        def at(position: int) -> Graph:
-            if position == 0:
-                return self.original
-            return self._decoded(pass_worker.snapshot_path(directory, position))
-
-        last = self._twice(lambda: self._of(at(len(names))), "the graph after all passes")
+        ran = self._runner.run(self.original, passes)
+        names = ran.changed
+        last = self._twice(lambda: self._of(ran.last), "the graph after all passes")
         if last.state is not State.BROKEN:
-            if failure is None:
+            if ran.failure is None:
                 return None
-            item = self._pass_named(self._begun(directory), passes)
-            return self._failing(at(len(names)), item, failure)
+            return self._failing(ran.last, self._pass_named(ran.begun, passes), ran.failure)
         found = self._first(
-            len(names), last, lambda i: self._of(at(i)), lambda i: f"the graph after {names[i - 1]}"
+            len(names),
+            last,
+            lambda i: self._of(ran.after(i)),
+            lambda i: f"the graph after {names[i - 1]}",
         )
         item = self._pass_named(names[found.first - 1], passes)
-        return self._of_pass(at(found.first - 1), at(found.first), item, found)
+        return self._of_pass(ran.after(found.first - 1), ran.after(found.first), item, found)
 
     def _of_pass(self, before: Graph, after: Graph, item: Pass | None, found: _Found) -> Culprit:
         """Return which rewrite of one pass is to blame."""
@@ -194,7 +188,7 @@ class _Search:
 
         def limited(limit: int | None) -> PassResult | None:
             if limit not in results:
-                results[limit] = self._one_pass(before, item, limit)[0]
+                results[limit] = self._runner.once(before, item, limit)[0]
             return results[limit]
 
         def probe(limit: int) -> Outcome:
@@ -232,7 +226,7 @@ class _Search:
             raise VerificationError(f"the passes could not be run: {failure}")
 
         def probe(limit: int) -> Outcome:
-            made, why = self._one_pass(before, item, limit)
+            made, why = self._runner.once(before, item, limit)
             return Outcome(State.FINE if made is not None else State.BROKEN, why or "")
 
         culprit = Culprit(
@@ -248,42 +242,6 @@ class _Search:
         one = self._first(most, end, probe, lambda k: f"rewrite {k} of {item.name}")
         return replace(culprit, number=one.first, of=one.first, why=one.outcome.why or failure)
 
-    def _one_pass(
-        self, graph: Graph, item: Pass, limit: int | None
-    ) -> tuple[PassResult | None, str | None]:
-        """Run one pass once; return what it made, or why it did not."""
-        directory, failure = self._run_passes(graph, (item,), is_pipeline=False, limit=limit)
-        return (None if failure else pass_worker.result_of(directory)), failure
-
-    def _run_passes(
-        self, graph: Graph, passes: Sequence[Pass], *, is_pipeline: bool, limit: int | None = None
-    ) -> tuple[Path, str | None]:
-        """Run passes in a child process; return its directory, and why it failed, if it did."""
-        directory = self._new_directory()
-        limits = self._limits
-        request = PassRequest(
-            tables=pass_worker.tables_of(graph),
-            passes=tuple(passes),
-            is_pipeline=is_pipeline,
-            limit=limit,
-            timeout=limits.timeout,
-            memory=limits.memory,
-        )
-        write_request(directory, request)
-        ended = run_module(
-            pass_worker.__name__, directory, timeout=limits.timeout, environment=os.environ
-        )
-        told = dict(pass_worker.entries(directory))
-        if "done" in told and ended is None:
-            return directory, None
-        return directory, told.get("failed") or ended or "the process ended early"
-
-    @staticmethod
-    def _begun(directory: Path) -> str:
-        return next(
-            (what for kind, what in reversed(pass_worker.entries(directory)) if kind == "begin"), ""
-        )
-
     @staticmethod
     def _pass_named(name: str, passes: Sequence[Pass]) -> Pass | None:
         return next((item for item in (*passes, *parse(_COMPILE_SAFE)) if item.name == name), None)
@@ -298,7 +256,7 @@ class _Search:
             lambda k: self._gated(graph, k),
             lambda k: f"rewrite {k} of PyTensor's {end.n_rewrites}",
         )
-        directory = self._new_directory()
+        directory = self._runner.new_directory()
         # Once more, to keep the graphs around it.
         again = self._gated(graph, found.first, directory)
         last = again.last or found.outcome.last
@@ -368,15 +326,6 @@ class _Search:
             else:
                 low = position
         return _Found(high, outcomes[high], high - low == 1)
-
-    def _decoded(self, path: Path) -> Graph:
-        return decode(pass_worker.read(path), "the graph after a pass")
-
-    def _new_directory(self) -> Path:
-        self._n_directories += 1
-        directory = self._directory / str(self._n_directories)
-        directory.mkdir()
-        return directory
 
 
 def _kept(path: Path) -> Graph | None:

@@ -14,6 +14,7 @@ from scanopt_cli.autodiff.derivative import Check, Derivative, OrderReport
 from scanopt_cli.autodiff.pedigree.pedigree import Pedigree, ScanRecord
 from scanopt_cli.autodiff.stages import StageReport
 from scanopt_cli.culprits.culprit import Bisection, Culprit
+from scanopt_cli.culprits.reducing import Reduced
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, total
 from scanopt_cli.integration.capture.recording import Capture
 from scanopt_cli.integration.compilation.blocks import Compilation, Enabled
@@ -27,6 +28,7 @@ from scanopt_cli.reports.bisect_report import culprit_in_short
 from scanopt_cli.reports.change_text import same_text, sentence
 from scanopt_cli.reports.check_report import about
 from scanopt_cli.reports.headline import from_to, loops_of
+from scanopt_cli.reports.reduce_report import reduced_in_short
 from scanopt_cli.reports.remark_text import text_of
 from scanopt_cli.reports.verify_report import difference_text, summary
 from scanopt_cli.rules.graph_checking import CheckResult
@@ -67,6 +69,11 @@ def _bisection(found: Bisection) -> str:
 @in_short.register
 def _culprit(culprit: Culprit) -> str:
     return culprit_in_short(culprit)
+
+
+@in_short.register
+def _reduced(found: Reduced) -> str:
+    return reduced_in_short(found)
 
 
 @in_short.register

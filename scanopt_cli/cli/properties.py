@@ -1,0 +1,78 @@
+"""The options that say what is wrong with a graph, for the commands that look for the cause."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scanopt_cli.errors import ScanoptError
+
+if TYPE_CHECKING:
+    from scanopt_cli.culprits.properties import Limits, Property
+
+Mode = Annotated[
+    str,
+    typer.Option(
+        metavar="MODE",
+        help="The mode that compiles the graph: default, vm, cvm, numba, jax, another mode of "
+        "PyTensor's, or plain for none.",
+    ),
+]
+Check = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND",
+        help="Run this on the graph, {} being its path: it is broken if this fails.",
+    ),
+]
+Raises = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT",
+        help="The graph is broken if compiling raises an error with this text; '' for any.",
+    ),
+]
+Rtol = Annotated[
+    float | None,
+    typer.Option(min=0, help="How far values may be apart, as a fraction of them."),
+]
+Runs = Annotated[int, typer.Option(min=1, help="How many random runs, beside recorded ones.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        min=1, max=1_000_000, help="Seconds of processor time of each evaluation and pass."
+    ),
+]
+Memory = Annotated[
+    float, typer.Option(min=0.5, max=4_096, help="GB of memory that passes may use.")
+]
+
+
+def property_of(
+    mode: str, check: str | None, raises: str | None, rtol: float | None, runs: int, seed: int
+) -> Property:
+    """Return the property that the options name.
+
+    Raises
+    ------
+    ScanoptError
+        If they name two.
+    """
+    from scanopt_cli.culprits.properties import CommandFails, CompilingRaises, ValuesDiffer
+
+    if check is not None and raises is not None:
+        raise ScanoptError("are two properties", where="--check and --raises", hint="give one")
+    if check is not None:
+        return CommandFails(command=check)
+    if raises is not None:
+        return CompilingRaises(compiled_by=mode, error=raises)
+    return ValuesDiffer(compiled_by=mode, rtol=rtol, runs=runs, seed=seed)
+
+
+def limits_of(timeout: float, memory: float) -> Limits:
+    """Return the bounds that the options name."""
+    from scanopt_cli.culprits.properties import Limits
+
+    return Limits(timeout=timeout, memory=int(memory * 2**30))

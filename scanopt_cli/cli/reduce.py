@@ -1,0 +1,106 @@
+"""``scanopt reduce``: the smallest graph that is still broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scanopt_cli.cli.console import plug_in_warnings, status, tell
+from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.options import AllowPackages, Force, Format, GraphFile, OutputFormat, Trust
+from scanopt_cli.cli.options import complete_pipeline as _complete
+from scanopt_cli.cli.properties import (
+    Check,
+    Memory,
+    Mode,
+    Raises,
+    Rtol,
+    Runs,
+    Seed,
+    Timeout,
+    limits_of,
+    property_of,
+)
+from scanopt_cli.cli.results import print_result
+from scanopt_cli.cli.session import session
+from scanopt_cli.cli.targets import require_target
+
+
+def reduce(
+    graph: GraphFile,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o",
+            "--output-file",
+            metavar="OUT",
+            help="Write the smallest broken graph here, and each one that is found meanwhile.",
+        ),
+    ],
+    force: Force = False,
+    passes: Annotated[
+        str,
+        typer.Option(
+            "-p",
+            "--passes",
+            metavar="PIPELINE",
+            help="The graph is broken if what these passes make of it is; by default none, so that "
+            "it is what PyTensor's compilation makes of it.",
+            autocompletion=_complete,
+        ),
+    ] = "none",
+    mode: Mode = "default",
+    check: Check = None,
+    raises: Raises = None,
+    rtol: Rtol = None,
+    runs: Runs = 5,
+    seed: Seed = 0,
+    timeout: Timeout = 300.0,
+    memory: Memory = 8.0,
+    most: Annotated[
+        int | None, typer.Option("--most", min=1, help="The most graphs to try.")
+    ] = None,
+    output_format: OutputFormat = Format.RICH,
+    trust: Trust = False,
+    allow_package: AllowPackages = None,
+) -> ExitCode:
+    """Make a broken graph smaller while it stays broken, until nothing more can be taken away.
+
+    If it is interrupted, OUT is the smallest broken graph so far: reduce that to go on.
+    """
+    from scanopt_cli.culprits.reducing import reduce as reduce_graph
+    from scanopt_cli.ir.graph import Graph
+    from scanopt_cli.pipeline.grammar import parse
+    from scanopt_cli.reports.reduce_report import reduce_report
+    from scanopt_cli.serialization.saving import save
+
+    require_target(output, graph, force=force)
+    wrong = property_of(mode, check, raises, rtol, runs, seed)
+    with plug_in_warnings():
+        sequence = parse(passes)
+
+    def keep(smaller: Graph) -> None:
+        save(smaller, output, trust=trust)
+
+    with session(graph, trust=trust, allow_packages=allow_package) as work:
+        loaded = work.load(graph, recorded=True)
+        with status(str(graph), "reducing") as show_progress:
+            try:
+                found = reduce_graph(
+                    loaded,
+                    sequence,
+                    wrong=wrong,
+                    limits=limits_of(timeout, memory),
+                    most=most,
+                    found=keep,
+                    progress=show_progress,
+                )
+            except KeyboardInterrupt:
+                if output.exists():
+                    tell(f"stopped; reduce {output} to go on")
+                raise
+        keep(found.graph)
+        print_result(output_format, "reduce", found, reduce_report(str(graph), str(output), found))
+    return ExitCode.CLEAN
