@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -174,7 +175,7 @@ def optimize(
             if time_passes:
                 print_to_stderr([timings(result.passes)])
             _print_warnings(path, result, limit)
-            codes.append(_write_if_verified(result, target, trust=trust))
+            codes.append(_write_if_verified(path, result, target, trust=trust))
     if output_format is Format.JSON:
         print_json("optimize", {"graphs": batch.results})
     elif gate_findings:
@@ -256,7 +257,9 @@ def _print_warnings(path: Path, result: OptimizeResult, limit: int | None) -> No
         tell(f"stopped after {plural(limit, 'rewrite')}, as --limit says")
 
 
-def _write_if_verified(result: OptimizeResult, target: Path | None, *, trust: bool) -> ExitCode:
+def _write_if_verified(
+    source: Path, result: OptimizeResult, target: Path | None, *, trust: bool
+) -> ExitCode:
     """Write the result unless its verification failed, and return the exit code."""
     from scanopt_cli.verification.result import Verdict
 
@@ -270,6 +273,10 @@ def _write_if_verified(result: OptimizeResult, target: Path | None, *, trust: bo
         else:
             outcome = "differs from the original"
         tell(f"the result {outcome}{kept}")
+        if verification.verdict is Verdict.DIFFERS:
+            mode = next((item.mode for item in verification.differences if item.mode), "plain")
+            words = ["scanopt", "bisect", str(source), "-p", result.pipeline, "--mode", mode]
+            tell(f"which rewrite it is: {join(words)}")
         return code_of(verification.verdict)
     if target is not None:
         write(result.graph, target, trust=trust)

@@ -24,11 +24,18 @@ from support.graph_building import graph_of, power
     ],
 )
 def test_what_is_not_verified_is_not_written(
-    tmp_path: Path, verdict: Verdict, code: ExitCode, is_written: bool
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    verdict: Verdict,
+    code: ExitCode,
+    is_written: bool,
 ) -> None:
     _, xs = power()
     verification = Verification(verdict=verdict, runs=1, runs_tried=1)
     result = replace(optimize(graph_of(xs[-1])), verification=verification)
     target = tmp_path / "out.pkl"
-    assert _write_if_verified(result, target, trust=False) is code
+    assert _write_if_verified(Path("my graph.pkl"), result, target, trust=False) is code
     assert target.exists() is is_written
+    command = f"scanopt bisect 'my graph.pkl' -p {result.pipeline} --mode plain"
+    told = " ".join(capsys.readouterr().err.split())
+    assert (command in told) == (verdict is Verdict.DIFFERS)
