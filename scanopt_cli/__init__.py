@@ -68,6 +68,12 @@ if TYPE_CHECKING:
     from scanopt_cli.serialization.auditing import audit as audit
     from scanopt_cli.serialization.loading import load as load
     from scanopt_cli.serialization.saving import save as save
+    from scanopt_cli.tracing.differing import first_difference as first_difference
+    from scanopt_cli.tracing.result import FirstDifference as FirstDifference
+    from scanopt_cli.tracing.result import LoopTrace as LoopTrace
+    from scanopt_cli.tracing.result import SlotTrace as SlotTrace
+    from scanopt_cli.tracing.result import Trace as Trace
+    from scanopt_cli.tracing.tracing import trace as trace
     from scanopt_cli.verification.result import Difference as Difference
     from scanopt_cli.verification.result import Verdict as Verdict
     from scanopt_cli.verification.result import Verification as Verification
@@ -101,6 +107,9 @@ _MODULES = {
         "serialization.auditing": "AuditedGlobal AuditReport audit",
         "serialization.loading": "load",
         "serialization.saving": "save",
+        "tracing.differing": "first_difference",
+        "tracing.result": "FirstDifference LoopTrace SlotTrace Trace",
+        "tracing.tracing": "trace",
         "verification.result": "Difference Verdict Verification",
         "verification.verifying": "verify",
     }.items()

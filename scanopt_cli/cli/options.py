@@ -91,4 +91,13 @@ Modes = Annotated[
         "another mode of PyTensor's, or plain to compile nothing. Repeatable.",
     ),
 ]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        min=1,
+        max=1_000_000,
+        help="Seconds of processor time until the evaluation is given up; if it only waits, "
+        "ten times as many seconds.",
+    ),
+]
 OutputFormat = Annotated[Format, typer.Option("--format", help="How to print the result.")]

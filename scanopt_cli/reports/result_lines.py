@@ -24,6 +24,7 @@ from scanopt_cli.pipeline.runner import PassRun
 from scanopt_cli.remarks import Remark
 from scanopt_cli.reports.change_text import same_text, sentence
 from scanopt_cli.reports.check_report import about
+from scanopt_cli.reports.first_difference_report import summary as where_they_part
 from scanopt_cli.reports.headline import from_to, loops_of
 from scanopt_cli.reports.remark_text import text_of
 from scanopt_cli.reports.verify_report import difference_text, summary
@@ -31,6 +32,7 @@ from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.rules.rule_contract import Finding
 from scanopt_cli.serialization.auditing import AuditedGlobal, AuditReport
 from scanopt_cli.text import at_place, few, plural
+from scanopt_cli.tracing.result import FirstDifference, LoopTrace, SlotTrace, Trace
 from scanopt_cli.verification.result import Difference, Verification
 
 _MOST_NAMES = 4
@@ -146,6 +148,27 @@ def _verification(verification: Verification) -> str:
 @in_short.register
 def _difference(difference: Difference) -> str:
     return difference_text(difference)
+
+
+@in_short.register
+def _trace(trace: Trace) -> str:
+    return f"{trace.arguments}: {few([in_short(loop) for loop in trace.loops], _MOST_NAMES)}"
+
+
+@in_short.register
+def _loop_trace(loop: LoopTrace) -> str:
+    return f"{loop.title}, {plural(loop.n_steps, 'step')}"
+
+
+@in_short.register
+def _slot_trace(one: SlotTrace) -> str:
+    values = "" if one.is_constant else f", {plural(len(one.rows), 'step')}"
+    return f"{one.kind} {one.name}: {one.dtype}{values}"
+
+
+@in_short.register
+def _first_difference(found: FirstDifference) -> str:
+    return where_they_part(found)
 
 
 @in_short.register

@@ -24,15 +24,18 @@ from scanopt_cli.reports.check_report import check_report
 from scanopt_cli.reports.diff_report import diff_report
 from scanopt_cli.reports.document import Block, Item, Paragraph
 from scanopt_cli.reports.enabled_report import compilation_report, enabled_report
+from scanopt_cli.reports.first_difference_report import first_difference_report
 from scanopt_cli.reports.grad_report import grad_report
 from scanopt_cli.reports.graph_report import graph_report
 from scanopt_cli.reports.inspect_report import inspect_report
 from scanopt_cli.reports.optimize_report import optimize_report, remarks
 from scanopt_cli.reports.result_lines import in_short
+from scanopt_cli.reports.trace_report import loop_report, trace_report
 from scanopt_cli.reports.verify_report import verify_report
 from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.serialization.auditing import AuditReport
 from scanopt_cli.text import cut, printable
+from scanopt_cli.tracing.result import FirstDifference, LoopTrace, Trace
 from scanopt_cli.verification.result import Verification
 
 if TYPE_CHECKING:
@@ -125,6 +128,21 @@ def _diff(diff: GraphDiff) -> Iterable[Block]:
 @blocks.register
 def _verification(verification: Verification) -> Iterable[Block]:
     return verify_report(verification)
+
+
+@blocks.register
+def _trace(trace: Trace) -> Iterable[Block]:
+    return trace_report(trace)
+
+
+@blocks.register
+def _loop_trace(loop: LoopTrace) -> Iterable[Block]:
+    return loop_report(loop)
+
+
+@blocks.register
+def _first_difference(found: FirstDifference) -> Iterable[Block]:
+    return first_difference_report(found)
 
 
 @blocks.register

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 import cloudpickle
 from pytensor.configdefaults import config
@@ -37,8 +37,9 @@ RECORD = "record.jsonl"
 _STDERR = "stderr.txt"
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from scanopt_cli.verification.worker import main; main(sys.argv[2])"
+    "from importlib import import_module; import_module(sys.argv[3]).main(sys.argv[2])"
 )
+_WORKER = "scanopt_cli.verification.worker"
 # Seconds between two reads of the child's record.
 _POLL_INTERVAL = 0.2
 PATIENCE = 10
@@ -52,9 +53,23 @@ _ONE_THREAD = dict.fromkeys(
 )
 
 
+class Limits(Protocol):
+    """What every request says: how long the child may take, and in which modes it compiles."""
+
+    @property
+    def timeout(self) -> float:
+        """Seconds of processor time that the child may use."""
+        ...
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The names of the modes that compile a graph."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What the child evaluates.
+    """What the child evaluates to verify a graph.
 
     Attributes
     ----------
@@ -98,28 +113,49 @@ def tables(*graphs: Graph) -> tuple[dict[str, Any], ...]:
     )
 
 
-def run_child(request: Request, progress: Callable[[str], None] | None = None) -> Record:
+def run_child(
+    request: Limits,
+    progress: Callable[[str], None] | None = None,
+    *,
+    worker: str = _WORKER,
+    doing: str = "evaluating",
+    then: Callable[[Path], None] | None = None,
+) -> Record:
     """Evaluate ``request`` in a child process, which has ended when this returns.
 
-    ``progress`` is called with a description of what the child is doing.
+    Parameters
+    ----------
+    request
+        What the child evaluates.
+    progress
+        Called with a description of what the child is doing.
+    worker
+        The module whose ``main`` the child runs, with the directory that has the request.
+    doing
+        What it is for, which `progress` says first.
+    then
+        Called with that directory when the child has ended, to read what it wrote beside its
+        record.
     """
     with TemporaryDirectory(prefix="scanopt-verify-") as name:
         directory = Path(name)
         _write_request(directory / REQUEST, request)
         with (directory / _STDERR).open("wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), name],
+                [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), name, worker],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
                 env=_environment(request.modes, directory),
                 start_new_session=True,
             )
-            failure = _wait(process, request.timeout, directory / RECORD, progress)
+            failure = _wait(process, request.timeout, directory / RECORD, progress, doing)
+        if then is not None:
+            then(directory)
         return _record(directory, failure)
 
 
-def _write_request(path: Path, request: Request) -> None:
+def _write_request(path: Path, request: Limits) -> None:
     try:
         with path.open("wb") as file:
             _RequestPickler(file).dump(request)
@@ -160,6 +196,7 @@ def _wait(
     timeout: float,
     record: Path,
     progress: Callable[[str], None] | None,
+    doing: str,
 ) -> str | None:
     """Wait for the child to end, and return what went wrong with it, if anything.
 
@@ -170,7 +207,7 @@ def _wait(
     end = monotonic() + longest
     try:
         while progress is not None and process.poll() is None and monotonic() < end:
-            progress(f"verifying: {_doing(Record(_written(record)))}")
+            progress(f"{doing}: {_doing(Record(_written(record)))}")
             with suppress(subprocess.TimeoutExpired):
                 process.wait(min(_POLL_INTERVAL, max(end - monotonic(), 0)))
         code = process.wait(max(end - monotonic(), 0))
