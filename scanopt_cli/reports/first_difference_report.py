@@ -26,7 +26,11 @@ def first_difference_report(found: FirstDifference) -> Iterator[Block]:
     yield Paragraph([Span(summary(found), Style.BAD if found.differs else Style.GOOD)])
     if found.unmatched:
         yield Item(f"without a counterpart: {few(found.unmatched, _NAMED)}", depth=1)
-    if found.at is None or found.kind in ("steps", "error"):
+    for loop in found.loops:
+        if loop.longer is not None:
+            text = f"{_name(loop)} has more than {plural(loop.steps, 'step')} in {loop.longer} alone"
+            yield Item(text, depth=1)
+    if found.at is None or found.kind == "error":
         return
     yield Paragraph()
     rows = [_row("reads" if found.kind == "input" else "computes", found.at)]
@@ -63,9 +67,6 @@ def summary(found: FirstDifference) -> str:
     where += f", in {around}" if around else ""
     at = found.at
     match found.kind:
-        case "steps" if at is not None:
-            ran = plural(found.step or 0, "step")
-            return f"{where}: after {ran}, A {at.a} and B {at.b}"
         case "error" if at is not None:
             texts = [t if t == "computes" else f"raises {t}" for t in (at.a or "", at.b or "")]
             return f"{where}: in step {found.step}, A {texts[0]} and B {texts[1]}"
@@ -73,6 +74,8 @@ def summary(found: FirstDifference) -> str:
             return f"{where}: step {found.step} reads another {at.name_a}, {found.by}"
     slot = "" if found.slot is None else f", which makes {found.slot} another"
     name = "" if at is None else f" {at.name_a}"
+    if at is not None and at.name_a != at.name_b:
+        name += f" ({at.name_b} in B)"
     return f"{where}: the first difference is in step {found.step}, at{name}, {found.by}{slot}"
 
 

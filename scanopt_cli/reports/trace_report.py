@@ -24,8 +24,8 @@ from scanopt_cli.tracing.result import LoopTrace, SlotTrace, Trace
 from scanopt_cli.tracing.values import range_text, shape_text, value_text
 
 _SPARK = 24
-# What Rich puts between two columns, and around a table.
-_GAP = 2
+# What Rich puts between two columns; before and after them stands a blank.
+_GAP = 3
 # The narrowest terminal for which a table is made.
 _WIDTH = 80
 _MOST_STEPS = 40
@@ -144,29 +144,42 @@ def _initial(one: SlotTrace, back: int) -> str:
 def _side_by_side(
     numbers: Sequence[str], names: Sequence[str], cells: Sequence[Sequence[str]]
 ) -> Iterator[Block]:
+    """Yield one table, or several for 80 columns, or a list of steps where those have no room."""
     widths = [
         max([len(name), *(len(row[place]) for row in cells)]) for place, name in enumerate(names)
     ]
     first = max(len("step"), *map(len, numbers))
-    groups: list[list[int]] = [[]]
-    room = _WIDTH - first
-    for place, width in enumerate(widths):
-        if groups[-1] and width + _GAP > room:
-            groups.append([])
-            room = _WIDTH - first
-        groups[-1].append(place)
-        room -= width + _GAP
 
-    def table(places: Sequence[int]) -> Table:
-        columns = [Column("step", is_number=True)]
-        columns += [Column(names[place], is_number=True) for place in places]
+    def width(places: Sequence[int]) -> int:
+        return first + sum(_GAP + widths[place] for place in places) + 2
+
+    groups: list[list[int]] = [[]]
+    for place in range(len(names)):
+        if groups[-1] and width([*groups[-1], place]) > _WIDTH:
+            groups.append([])
+        groups[-1].append(place)
+
+    def table(places: Sequence[int], least: int, otherwise: Sequence[Block]) -> Table:
+        titles = ["step", *(names[place] for place in places)]
         pairs = zip(numbers, cells, strict=True)
         rows = [(number, *(row[place] for place in places)) for number, row in pairs]
-        return Table(columns, rows)
+        return Table([Column(title, is_number=True) for title in titles], rows, least, otherwise)
 
-    whole = table(range(len(names)))
-    total = first + sum(width + _GAP for width in widths)
-    yield Table(whole.columns, whole.rows, total, [table(places) for places in groups])
+    steps: list[Block] = [
+        Item(
+            f"step {number}" if number.isdecimal() else number,
+            notes=[f"{name}  {text}" for name, text in zip(names, row, strict=True) if text],
+            depth=1,
+        )
+        for number, row in zip(numbers, cells, strict=True)
+    ]
+    most = max(map(width, groups))
+    parts = [
+        table(places, most, [] if number else [*steps, Paragraph()])
+        for number, places in enumerate(groups)
+    ]
+    everything = range(len(names))
+    yield table(everything, width(everything), parts)
 
 
 def _nodes(loop: LoopTrace) -> Table:
@@ -192,4 +205,4 @@ def _fitting(
         max([len(column.title), *(length(row[place]) for row in rows)])
         for place, column in enumerate(columns)
     ]
-    return Table(columns, rows, sum(widths) + _GAP * (len(widths) - 1), otherwise)
+    return Table(columns, rows, sum(widths) + _GAP * len(widths), otherwise)

@@ -102,9 +102,6 @@ def _read(path: str) -> dict[str, Any]:
             return {name: found[name] for name in found.files}
     except OSError as error:
         raise ScanoptError(f"cannot be read: {error.strerror or error}", where=path) from None
-    except (ValueError, EOFError, zipfile.BadZipFile, KeyError, MemoryError) as error:
-        raise ScanoptError(
-            f"is no file of arrays: {str(error)[:200]}",
-            where=path,
-            hint="write arguments by numpy.savez",
-        ) from None
+    except (ValueError, EOFError, zipfile.BadZipFile, KeyError, MemoryError):
+        hint = "write arguments by numpy.savez"
+        raise ScanoptError("is no file of arrays", where=path, hint=hint) from None

@@ -1,8 +1,8 @@
 """The loops of two graphs run side by side, up to the first value that differs.
 
 Loops, their slots, and the nodes of their bodies are matched as `diff` matches them. What tells
-that loops differ is what they return: the values of matched slots, and how many steps there are. Of
-the nodes behind a value that differs, the first one is named whose own value does.
+that loops differ is what they return, the values of matched slots. Of the nodes behind a value that
+differs, the first one is named whose own value does.
 """
 
 from __future__ import annotations
@@ -169,22 +169,20 @@ class _TwoLoops:
                 texts = [error_text(s) if isinstance(s, Exception) else "computes" for s in done]
                 return self._found(number, kind="error", at=_pair(None, None, *texts))
             if None in done:
-                if done == [None, None]:
-                    return self._found(number)
-                texts = ["ended" if step is None else "goes on" for step in done]
-                return self._found(number, kind="steps", at=_pair(None, None, *texts))
+                longer = None if done == [None, None] else "B" if done[0] is None else "A"
+                return self._found(number, longer=longer)
             found = self._in_step(*done)
             if found is not None:
                 return found
         raise AssertionError("unreachable")
 
-    def _found(self, n_steps: int, **what: Any) -> FirstDifference:
+    def _found(self, n_steps: int, longer: str | None = None, **what: Any) -> FirstDifference:
         a, b = self.a, self.b
         place = a.graph.written.get(a.node) or b.graph.written.get(b.node)
         names = a.graph.titles[a.node], b.graph.titles[b.node]
         step = n_steps if what else None
         ran = n_steps + (what.get("kind") in ("input", "node"))
-        loop = LoopPair(name_a=names[0], name_b=names[1], place=place, steps=ran)
+        loop = LoopPair(name_a=names[0], name_b=names[1], place=place, steps=ran, longer=longer)
         return FirstDifference(loops=(loop,), step=step, **what)
 
     def _in_step(self, a: Any, b: Any) -> FirstDifference | None:

@@ -166,17 +166,23 @@ class PairOfValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopPair:
-    """Two loops that were run side by side, and for how many steps."""
+    """Two loops that were run side by side, and for how many steps.
+
+    ``longer`` names the graph, ``A`` or ``B``, in which the loop has more steps than were compared.
+    """
 
     name_a: str
     name_b: str
     place: str | None
     steps: int
+    longer: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FirstDifference(Presented):
     """The first step, and the first node inside, at which the loops of two graphs differ.
+
+    That one loop has more steps is no difference: optimized loops run those alone that are read.
 
     Attributes
     ----------
@@ -189,8 +195,8 @@ class FirstDifference(Presented):
     unmatched
         Loops of either graph without a counterpart, which were not compared.
     kind
-        What differs first: ``input``, what a step reads from outside; ``node``, what it computes;
-        ``steps``, how many steps there are; ``error``, that one raises. ``None`` if nothing does.
+        What differs first: ``input``, what a step reads; ``node``, what it computes; ``error``,
+        that only one raises. ``None`` if nothing does.
     outer_steps
         Of a loop inside of others, the steps of those.
     step

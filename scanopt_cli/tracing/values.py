@@ -15,6 +15,7 @@ from scanopt_cli.serialization.unpickler.generators import plain_state
 
 _FEW = 4
 _DIGITS = 6
+_DIGITS_OF_MANY = 4
 
 
 def snapshot(value: Any) -> Any:
@@ -66,7 +67,7 @@ def value_text(array: np.ndarray) -> str:
     if not is_numeric(array):
         return f"{array.dtype} {shape_text(array.shape)}"
     if array.ndim == 1 and array.size <= _FEW:
-        return f"[{', '.join(map(number_text, array))}]"
+        return f"[{', '.join(map(_short, array))}]"
     return f"{shape_text(array.shape)} {range_text(array)}"
 
 
@@ -79,7 +80,7 @@ def range_text(array: np.ndarray) -> str:
     finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     parts = []
     if finite.size:
-        low, high = map(number_text, (finite.min(), finite.max()))
+        low, high = map(_short, (finite.min(), finite.max()))
         parts.append(low if low == high else f"{low}..{high}")
     if array.dtype.kind == "f":
         n_nan, n_inf = int(np.isnan(array).sum()), int(np.isinf(array).sum())
@@ -88,13 +89,17 @@ def range_text(array: np.ndarray) -> str:
     return ", ".join(parts)
 
 
-def number_text(number: Any) -> str:
-    """Return a number with six digits, or what else an entry is."""
+def number_text(number: Any, digits: int = _DIGITS) -> str:
+    """Return a number with some digits, or what else an entry is."""
     if isinstance(number, np.floating | float):
-        return "NaN" if np.isnan(number) else f"{number:.{_DIGITS}g}"
+        return "NaN" if np.isnan(number) else f"{number:.{digits}g}"
     if isinstance(number, np.complexfloating | complex):
-        return f"{complex(number):.{_DIGITS}g}"
+        return f"{complex(number):.{digits}g}"
     return str(number)
+
+
+def _short(number: Any) -> str:
+    return number_text(number, _DIGITS_OF_MANY)
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
