@@ -20,6 +20,7 @@ type ArgumentsLike = Mapping[str, Any] | Sequence[Any] | str | PathLike[str] | N
 """Arguments by name or in order, or the path of a file of them, which ``numpy.savez`` wrote."""
 
 _LISTED = 8
+_HINT = "write arguments by numpy.savez"
 
 
 def arguments_of(graph: Graph, given: ArgumentsLike, seed: int) -> Arguments:
@@ -94,14 +95,12 @@ def _fitting(variable: Variable, value: Any, where: str) -> Any:
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        with np.load(path, allow_pickle=False) as found:
-            if not isinstance(found, np.lib.npyio.NpzFile):
-                raise ScanoptError(
-                    "holds one array", where=path, hint="write arguments by numpy.savez"
-                )
+        found: Any = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            raise ScanoptError("holds one array without a name", where=path, hint=_HINT)
+        with found:
             return {name: found[name] for name in found.files}
     except OSError as error:
         raise ScanoptError(f"cannot be read: {error.strerror or error}", where=path) from None
     except (ValueError, EOFError, zipfile.BadZipFile, KeyError, MemoryError):
-        hint = "write arguments by numpy.savez"
-        raise ScanoptError("is no file of arrays", where=path, hint=hint) from None
+        raise ScanoptError("is no file of arrays", where=path, hint=_HINT) from None
