@@ -28,7 +28,9 @@ def first_difference_report(found: FirstDifference) -> Iterator[Block]:
         yield Item(f"without a counterpart: {few(found.unmatched, _NAMED)}", depth=1)
     for loop in found.loops:
         if loop.longer is not None:
-            text = f"{_name(loop)} has more than {plural(loop.steps, 'step')} in {loop.longer} alone"
+            text = (
+                f"{_name(loop)} has more than {plural(loop.steps, 'step')} in {loop.longer} alone"
+            )
             yield Item(text, depth=1)
     if found.at is None or found.kind == "error":
         return

@@ -31,6 +31,7 @@ def test_help_and_version() -> None:
         "hash",
         "inspect",
         "verify",
+        "trace",
         "check",
         "rules",
         "passes",

@@ -121,9 +121,7 @@ def test_a_step_that_only_one_can_do() -> None:
     assert not found.differs  # both raise
     good, bad = pt.dvector("v"), pt.dvector("v")
     with_check = scan(lambda a: a * 1.0, sequences=[good], name="f")
-    raising = scan(
-        lambda a: pt.specify_shape(pt.stack([a]), (2,))[0], sequences=[bad], name="f"
-    )
+    raising = scan(lambda a: pt.specify_shape(pt.stack([a]), (2,))[0], sequences=[bad], name="f")
     found = so.first_difference(graph_of(with_check), graph_of(raising), [np.zeros(3)])
     assert (found.kind, found.step) == ("error", 0)
 

@@ -47,7 +47,9 @@ def _several_taps() -> tuple[Graph, dict[str, Any]]:
 
 def _matrices() -> tuple[Graph, dict[str, Any]]:
     m = pt.dmatrix("m")
-    return graph_of(scan(lambda a, m: m @ a, outputs_info=[m], non_sequences=[m], n_steps=4)), {"m": M}
+    return graph_of(scan(lambda a, m: m @ a, outputs_info=[m], non_sequences=[m], n_steps=4)), {
+        "m": M
+    }
 
 
 def _generator() -> tuple[Graph, dict[str, Any]]:
@@ -177,7 +179,9 @@ def test_a_loop_in_a_loop() -> None:
     for turned in (graph, optimized(graph, "scan-to-loop")[0]):
         state = 0.5
         for step, entries in enumerate(M):
-            (loop,) = so.trace(turned, {"m": M, "w": 0.5}, loop="outside/inside", outer_step=step).loops
+            (loop,) = so.trace(
+                turned, {"m": M, "w": 0.5}, loop="outside/inside", outer_step=step
+            ).loops
             assert [(one.loop, one.step) for one in loop.outer_steps] == [("outside", step)]
             wanted = []
             for entry in entries:
@@ -239,9 +243,7 @@ def test_nodes_that_work_in_place_hide_nothing() -> None:
 
 def test_a_step_that_raises() -> None:
     x, v = pt.dscalar("x"), pt.dvector("v")
-    ys = scan(
-        lambda y, v: v[y.astype("int64")] + y, outputs_info=[x], non_sequences=[v], n_steps=9
-    )
+    ys = scan(lambda y, v: v[y.astype("int64")] + y, outputs_info=[x], non_sequences=[v], n_steps=9)
     (loop,) = so.trace(graph_of(ys), {"x": 0.0, "v": np.array([1.0, 1.0, 9.0])}).loops
     assert loop.error is not None
     assert loop.error.startswith("IndexError")
