@@ -1,4 +1,4 @@
-"""What is asked for: loops, slots and steps, on which arguments; what is wrong is told in a line."""
+"""What is asked for: loops, slots and steps, on which arguments; errors are one line each."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_ranges_of_steps(steps: StepsLike, wanted: list[int]) -> None:
 
 @pytest.mark.parametrize("steps", ["", "a:b", "1:2:3", "5:2", "3:3", "-1:-2", 1.5, "--", "0x1:"])
 def test_what_is_no_range(steps: Any) -> None:
-    with pytest.raises(so.ScanoptError, match="--steps: .*; write a:b"):
+    with pytest.raises(so.ScanoptError, match=r"--steps: .*; write a:b"):
         StepRange.of(steps, where="--steps")
 
 

@@ -187,8 +187,8 @@ def test_a_loop_in_a_loop() -> None:
             for entry in entries:
                 state = state * 0.5 + entry
                 wanted.append(state)
-            (found,) = (one for one in loop.slots if one.kind in ("sit_sot", "state"))
-            assert_allclose(found.values, wanted)
+            (carried,) = (one for one in loop.slots if one.kind in ("sit_sot", "state"))
+            assert_allclose(carried.values, wanted)
     for outer_step, message in ((3, "runs 3 steps, so there is no step 3"), ([1, 1], "in 1 loop")):
         with pytest.raises(so.ScanoptError, match=message):
             so.trace(graph, {"m": M, "w": 0.5}, loop="inside", outer_step=outer_step)
