@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from scanopt_cli.serialization.loading import load as load
     from scanopt_cli.serialization.saving import save as save
     from scanopt_cli.tracing.differing import first_difference as first_difference
+    from scanopt_cli.tracing.finding_nan import first_nan as first_nan
+    from scanopt_cli.tracing.nan_result import FirstNan as FirstNan
     from scanopt_cli.tracing.result import FirstDifference as FirstDifference
     from scanopt_cli.tracing.result import LoopTrace as LoopTrace
     from scanopt_cli.tracing.result import SlotTrace as SlotTrace
@@ -108,6 +110,8 @@ _MODULES = {
         "serialization.loading": "load",
         "serialization.saving": "save",
         "tracing.differing": "first_difference",
+        "tracing.finding_nan": "first_nan",
+        "tracing.nan_result": "FirstNan",
         "tracing.result": "FirstDifference LoopTrace SlotTrace Trace",
         "tracing.tracing": "trace",
         "verification.result": "Difference Verdict Verification",

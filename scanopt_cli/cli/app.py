@@ -22,6 +22,7 @@ from scanopt_cli.cli import grad as grad_command
 from scanopt_cli.cli import hash as hash_command
 from scanopt_cli.cli import inspect as inspect_command
 from scanopt_cli.cli import list_rules
+from scanopt_cli.cli import nan as nan_command
 from scanopt_cli.cli import optimize as optimize_command
 from scanopt_cli.cli import passes as passes_command
 from scanopt_cli.cli import trace as trace_command
@@ -50,6 +51,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("inspect", inspect_command.inspect),
     ("verify", verify_command.verify),
     ("trace", trace_command.trace),
+    ("nan", nan_command.nan),
     ("check", check_command.check),
     ("rules", list_rules.rules),
     ("passes", passes_command.passes),

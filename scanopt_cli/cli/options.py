@@ -91,6 +91,16 @@ Modes = Annotated[
         "another mode of PyTensor's, or plain to compile nothing. Repeatable.",
     ),
 ]
+ArgumentsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--arguments",
+        metavar="FILE",
+        help="Values of the inputs, by name, in a file that numpy.savez wrote. By default those of "
+        "the first recorded call, else they are drawn as by `verify`.",
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of arguments that are drawn.")]
 Timeout = Annotated[
     float,
     typer.Option(

@@ -9,7 +9,15 @@ import typer
 
 from scanopt_cli.cli.console import status, tell
 from scanopt_cli.cli.exits import ExitCode, finding
-from scanopt_cli.cli.options import AllowPackages, Format, OutputFormat, Timeout, Trust
+from scanopt_cli.cli.options import (
+    AllowPackages,
+    ArgumentsFile,
+    Format,
+    OutputFormat,
+    Seed,
+    Timeout,
+    Trust,
+)
 from scanopt_cli.cli.results import print_result
 from scanopt_cli.cli.session import session
 from scanopt_cli.cli.targets import require_target
@@ -59,15 +67,8 @@ def trace(
             "around it, the nearest, or repeat it, the outermost first.",
         ),
     ] = None,
-    arguments: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Values of the inputs, by name, in a file that numpy.savez wrote. By default "
-            "those of the first recorded call, else they are drawn as by `verify`.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of arguments that are drawn.")] = 0,
+    arguments: ArgumentsFile = None,
+    seed: Seed = 0,
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write a row for each step.")
     ] = None,

@@ -26,12 +26,14 @@ from scanopt_cli.reports.change_text import same_text, sentence
 from scanopt_cli.reports.check_report import about
 from scanopt_cli.reports.first_difference_report import summary as where_they_part
 from scanopt_cli.reports.headline import from_to, loops_of
+from scanopt_cli.reports.nan_report import summary as what_is_bad
 from scanopt_cli.reports.remark_text import text_of
 from scanopt_cli.reports.verify_report import difference_text, summary
 from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.rules.rule_contract import Finding
 from scanopt_cli.serialization.auditing import AuditedGlobal, AuditReport
 from scanopt_cli.text import at_place, few, plural
+from scanopt_cli.tracing.nan_result import FirstNan
 from scanopt_cli.tracing.result import FirstDifference, LoopTrace, SlotTrace, Trace
 from scanopt_cli.verification.result import Difference, Verification
 
@@ -164,6 +166,11 @@ def _loop_trace(loop: LoopTrace) -> str:
 def _slot_trace(one: SlotTrace) -> str:
     values = "" if one.is_constant else f", {plural(len(one.rows), 'step')}"
     return f"{one.kind} {one.name}: {one.dtype}{values}"
+
+
+@in_short.register
+def _first_nan(found: FirstNan) -> str:
+    return what_is_bad(found)
 
 
 @in_short.register

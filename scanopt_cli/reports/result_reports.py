@@ -28,6 +28,7 @@ from scanopt_cli.reports.first_difference_report import first_difference_report
 from scanopt_cli.reports.grad_report import grad_report
 from scanopt_cli.reports.graph_report import graph_report
 from scanopt_cli.reports.inspect_report import inspect_report
+from scanopt_cli.reports.nan_report import nan_report
 from scanopt_cli.reports.optimize_report import optimize_report, remarks
 from scanopt_cli.reports.result_lines import in_short
 from scanopt_cli.reports.trace_report import loop_report, trace_report
@@ -35,6 +36,7 @@ from scanopt_cli.reports.verify_report import verify_report
 from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.serialization.auditing import AuditReport
 from scanopt_cli.text import cut, printable
+from scanopt_cli.tracing.nan_result import FirstNan
 from scanopt_cli.tracing.result import FirstDifference, LoopTrace, Trace
 from scanopt_cli.verification.result import Verification
 
@@ -138,6 +140,11 @@ def _trace(trace: Trace) -> Iterable[Block]:
 @blocks.register
 def _loop_trace(loop: LoopTrace) -> Iterable[Block]:
     return loop_report(loop)
+
+
+@blocks.register
+def _first_nan(found: FirstNan) -> Iterable[Block]:
+    return nan_report(found)
 
 
 @blocks.register

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from scanopt_cli.errors import ScanoptError, VerificationError
-from scanopt_cli.tracing.requests import DifferenceRequest, TraceRequest
+from scanopt_cli.tracing.requests import DifferenceRequest, NanRequest, TraceRequest
 from scanopt_cli.verification.spawning import run_child
 
 FACTS = "traced.json"
@@ -20,7 +20,7 @@ _WORKER = "scanopt_cli.tracing.worker"
 
 
 def answer(
-    request: TraceRequest | DifferenceRequest,
+    request: TraceRequest | DifferenceRequest | NanRequest,
     source: str,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Any, Mapping[str, np.ndarray]]:

@@ -74,6 +74,21 @@ class TraceRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NanRequest:
+    """A graph in which the child looks for the first NaN or, unless allowed, infinity."""
+
+    graphs: tuple[dict[str, Any], ...]
+    arguments: Arguments
+    allow_inf: bool
+    timeout: float
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """No mode compiles the graph."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceRequest:
     """Two graphs over the same inputs, whose loops the child runs side by side."""
 

@@ -17,9 +17,11 @@ from scanopt_cli.analysis.named_loops import named_loops
 from scanopt_cli.serialization.payload import decode
 from scanopt_cli.tracing.child import FACTS, VALUES
 from scanopt_cli.tracing.comparing import LoopsOfTwo
+from scanopt_cli.tracing.nan_result import FirstNan
+from scanopt_cli.tracing.nan_search import NanSearch
 from scanopt_cli.tracing.reaching import Outside, UnreachableError, holders
 from scanopt_cli.tracing.recording import Recording, TooLargeError, node_names, record
-from scanopt_cli.tracing.requests import Arguments, DifferenceRequest, TraceRequest
+from scanopt_cli.tracing.requests import Arguments, DifferenceRequest, NanRequest, TraceRequest
 from scanopt_cli.tracing.result import FirstDifference
 from scanopt_cli.tracing.stepping import StepFunction, StepGraph
 from scanopt_cli.tracing.values import npz
@@ -38,7 +40,7 @@ class _Session:
     """Carries out one request."""
 
     def __init__(
-        self, request: TraceRequest | DifferenceRequest, file: TextIO, directory: Path
+        self, request: TraceRequest | DifferenceRequest | NanRequest, file: TextIO, directory: Path
     ) -> None:
         self._request = request
         self._file = file
@@ -54,6 +56,8 @@ class _Session:
         try:
             if isinstance(request, TraceRequest):
                 self._trace(request, graphs[0])
+            elif isinstance(request, NanRequest):
+                self._find_nan(request, graphs[0])
             else:
                 self._compare(request, graphs)
             self._write(Done())
@@ -120,6 +124,17 @@ class _Session:
         found, text = self._on_arguments(
             request.arguments, graphs, compare, lambda found: found.steps > 0
         )
+        self._save(asdict(found) | {"arguments": text}, {})
+
+    def _find_nan(self, request: NanRequest, fgraph: FunctionGraph) -> None:
+        self._write(Doing("compiling the graph"))
+        search = NanSearch(fgraph, allow_inf=request.allow_inf, with_c=self._with_c)
+
+        def find(values: tuple[Any, ...]) -> FirstNan:
+            self._write(Doing("running the graph"))
+            return search.find(values)
+
+        found, text = self._on_arguments(request.arguments, [fgraph], find, lambda _: True)
         self._save(asdict(found) | {"arguments": text}, {})
 
     def _save(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
