@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from scanopt_cli.equivalence.canonical import digest as digest
     from scanopt_cli.errors import GradientError as GradientError
     from scanopt_cli.errors import LoadError as LoadError
+    from scanopt_cli.errors import NanError as NanError
     from scanopt_cli.errors import PassError as PassError
     from scanopt_cli.errors import ScanoptError as ScanoptError
     from scanopt_cli.errors import UnsafeFileError as UnsafeFileError
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from scanopt_cli.integration.compilation.blocks import Enabled as Enabled
     from scanopt_cli.integration.compilation.enabling import enabled as enabled
     from scanopt_cli.integration.compilation.left_loops import LoopLeft as LoopLeft
+    from scanopt_cli.integration.nan_guarding import NanGuard as NanGuard
+    from scanopt_cli.integration.nan_guarding import nan_guard as nan_guard
     from scanopt_cli.ir.graph import Graph as Graph
     from scanopt_cli.pipeline.optimizing import OptimizeResult as OptimizeResult
     from scanopt_cli.pipeline.optimizing import optimize as optimize
@@ -94,12 +97,13 @@ _MODULES = {
         "diff.changes": "Change GraphDiff",
         "diff.comparing": "diff",
         "equivalence.canonical": "digest",
-        "errors": "GradientError LoadError PassError ScanoptError UnsafeFileError "
+        "errors": "GradientError LoadError NanError PassError ScanoptError UnsafeFileError "
         "VerificationError",
         "integration.capture.recording": "Capture capture",
         "integration.compilation.blocks": "Compilation Enabled",
         "integration.compilation.enabling": "enabled",
         "integration.compilation.left_loops": "LoopLeft",
+        "integration.nan_guarding": "NanGuard nan_guard",
         "ir.graph": "Graph",
         "pipeline.optimizing": "OptimizeResult optimize",
         "pipeline.runner": "PassRun",

@@ -58,8 +58,7 @@ def summary(found: FirstNan) -> str:
     kind = "NaN" if "NaN" in node.value or node.why in ("domain", "indefinite") else "infinity"
     if found.is_from_input:
         return f"the {kind} in {found.slot or 'an output'} is from the inputs: {_where(node)}"
-    why = _WHY[node.why]
-    return f"the first {kind} is made {_where(node)}: {why}"
+    return f"the first {kind} is {node.name} {_where(node)}: {_WHY[node.why]}"
 
 
 def _where(node: BadNode) -> str:

@@ -17,6 +17,7 @@ from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, total
 from scanopt_cli.integration.capture.recording import Capture
 from scanopt_cli.integration.compilation.blocks import Compilation, Enabled
 from scanopt_cli.integration.compilation.left_loops import LoopLeft
+from scanopt_cli.integration.nan_guarding import NanGuard
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.grammar import described
 from scanopt_cli.pipeline.optimizing import OptimizeResult
@@ -231,6 +232,12 @@ def _global(found: AuditedGlobal) -> str:
 @in_short.register
 def _capture(kept: Capture) -> str:
     return f"{kept.directory}: {plural(len(kept.files), 'file')}"
+
+
+@in_short.register
+def _guard(guard: NanGuard) -> str:
+    calls = plural(len(guard.found), "call")
+    return f"{plural(guard.functions, 'function')}; {calls} returned a NaN or infinity"
 
 
 @in_short.register

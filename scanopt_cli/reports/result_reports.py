@@ -16,6 +16,7 @@ from scanopt_cli.autodiff.derivative import Derivative
 from scanopt_cli.diff.changes import GraphDiff
 from scanopt_cli.integration.capture.recording import Capture
 from scanopt_cli.integration.compilation.blocks import Compilation, Enabled
+from scanopt_cli.integration.nan_guarding import NanGuard
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.optimizing import OptimizeResult
 from scanopt_cli.pipeline.runner import PassRun
@@ -165,6 +166,13 @@ def _audit(report: AuditReport) -> Iterable[Block]:
 @blocks.register
 def _enabled(done: Enabled) -> Iterable[Block]:
     return enabled_report(done)
+
+
+@blocks.register
+def _guard(guard: NanGuard) -> Iterator[Block]:
+    yield Paragraph(in_short(guard))
+    for found in guard.found:
+        yield from nan_report(found)
 
 
 @blocks.register

@@ -32,6 +32,7 @@ def test_help_and_version() -> None:
         "inspect",
         "verify",
         "trace",
+        "nan",
         "check",
         "rules",
         "passes",

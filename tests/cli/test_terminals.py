@@ -32,6 +32,7 @@ COMMANDS = {
     "trace of one loop": ["trace", "hessian.pkl", "--loop", "square", "--inner"],
     "trace of two graphs": ["trace", "--between", "wasteful.pkl", "off.pkl"],
     "no slot": ["trace", "hessian.pkl", "--slot", "no_such_slot_as_this_one_with_a_long_name"],
+    "nan": ["nan", "hessian.pkl"],
     "check": ["check", "wasteful.pkl", "grad.pkl", "clean.pkl"],
     "check, counted": ["check", "wasteful.pkl", "--statistics"],
     "rules": ["rules"],
