@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from scanopt_cli.equivalence.canonical import digest as digest
     from scanopt_cli.errors import GradientError as GradientError
     from scanopt_cli.errors import LoadError as LoadError
+    from scanopt_cli.errors import NanError as NanError
     from scanopt_cli.errors import PassError as PassError
     from scanopt_cli.errors import ScanoptError as ScanoptError
     from scanopt_cli.errors import UnsafeFileError as UnsafeFileError
@@ -64,6 +65,8 @@ if TYPE_CHECKING:
     from scanopt_cli.integration.compilation.blocks import Enabled as Enabled
     from scanopt_cli.integration.compilation.enabling import enabled as enabled
     from scanopt_cli.integration.compilation.left_loops import LoopLeft as LoopLeft
+    from scanopt_cli.integration.nan_guarding import NanGuard as NanGuard
+    from scanopt_cli.integration.nan_guarding import nan_guard as nan_guard
     from scanopt_cli.ir.graph import Graph as Graph
     from scanopt_cli.pipeline.optimizing import OptimizeResult as OptimizeResult
     from scanopt_cli.pipeline.optimizing import optimize as optimize
@@ -77,6 +80,14 @@ if TYPE_CHECKING:
     from scanopt_cli.serialization.auditing import audit as audit
     from scanopt_cli.serialization.loading import load as load
     from scanopt_cli.serialization.saving import save as save
+    from scanopt_cli.tracing.differing import first_difference as first_difference
+    from scanopt_cli.tracing.finding_nan import first_nan as first_nan
+    from scanopt_cli.tracing.nan_result import FirstNan as FirstNan
+    from scanopt_cli.tracing.result import FirstDifference as FirstDifference
+    from scanopt_cli.tracing.result import LoopTrace as LoopTrace
+    from scanopt_cli.tracing.result import SlotTrace as SlotTrace
+    from scanopt_cli.tracing.result import Trace as Trace
+    from scanopt_cli.tracing.tracing import trace as trace
     from scanopt_cli.verification.result import Difference as Difference
     from scanopt_cli.verification.result import Verdict as Verdict
     from scanopt_cli.verification.result import Verification as Verification
@@ -99,12 +110,13 @@ _MODULES = {
         "diff.changes": "Change GraphDiff",
         "diff.comparing": "diff",
         "equivalence.canonical": "digest",
-        "errors": "GradientError LoadError PassError ScanoptError UnsafeFileError "
+        "errors": "GradientError LoadError NanError PassError ScanoptError UnsafeFileError "
         "VerificationError",
         "integration.capture.recording": "Capture capture",
         "integration.compilation.blocks": "Compilation Enabled",
         "integration.compilation.enabling": "enabled",
         "integration.compilation.left_loops": "LoopLeft",
+        "integration.nan_guarding": "NanGuard nan_guard",
         "ir.graph": "Graph",
         "pipeline.optimizing": "OptimizeResult optimize",
         "pipeline.runner": "PassRun",
@@ -114,6 +126,11 @@ _MODULES = {
         "serialization.auditing": "AuditedGlobal AuditReport audit",
         "serialization.loading": "load",
         "serialization.saving": "save",
+        "tracing.differing": "first_difference",
+        "tracing.finding_nan": "first_nan",
+        "tracing.nan_result": "FirstNan",
+        "tracing.result": "FirstDifference LoopTrace SlotTrace Trace",
+        "tracing.tracing": "trace",
         "verification.result": "Difference Verdict Verification",
         "verification.verifying": "verify",
     }.items()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from scanopt_cli.text import printable
 
 
@@ -58,6 +60,15 @@ class GradientError(ScanoptError):
 
 class VerificationError(ScanoptError):
     """A graph could not be evaluated, so nothing was verified."""
+
+
+class NanError(ScanoptError):
+    """A function that `nan_guard` watches returned a NaN or an infinity.
+
+    ``found`` is the `FirstNan` that says where it was made, if that could be found out.
+    """
+
+    found: Any = None
 
 
 def brief(error: BaseException) -> str:

@@ -35,6 +35,11 @@ class Presented:
         return str(_reports().html(self))
 
 
+def line_of(result: Presented) -> str:
+    """Return what a result says, in one line without its type."""
+    return str(_reports().in_short(result))
+
+
 def show(result: Presented) -> None:
     """Print a result: in colour at a terminal, as plain text elsewhere."""
     _reports().show(result)

@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from importlib.metadata import EntryPoint, version
 from pathlib import Path
 from typing import Any
@@ -95,18 +96,29 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture
 def evaluated_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Let `verify` evaluate in this process, which is faster than in one of its own."""
+    """Let `verify` and `trace` evaluate in this process, which is faster than in another."""
     from pytensor.compile.inner_function import HasInnerFunction
     from pytensor.scan.op import Scan
 
+    from scanopt_cli.tracing import child
     from scanopt_cli.verification import spawning, verifying, worker
 
-    def run_child(request: Any, _progress: object = None) -> Any:
+    def run_child(
+        request: Any,
+        _progress: object = None,
+        *,
+        worker: str = worker.__name__,
+        then: Callable[[Path], None] | None = None,
+        **_: object,
+    ) -> Any:
         spawning.write_request(tmp_path, request)
-        worker.main(str(tmp_path))
+        import_module(worker).main(str(tmp_path))
+        if then is not None:
+            then(tmp_path)
         return spawning._record(tmp_path, None)
 
     monkeypatch.setattr(verifying, "run_child", run_child)
+    monkeypatch.setattr(child, "run_child", run_child)
     # What the worker sets for its whole process.
     monkeypatch.setattr(worker, "limit_process", lambda timeout: None)
     for place in (Scan, HasInnerFunction):

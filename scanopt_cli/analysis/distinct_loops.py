@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from scanopt_cli.analysis.inspection import Inspection, ScanReport
 from scanopt_cli.errors import ScanoptError
@@ -85,7 +86,7 @@ def chosen(inspection: Inspection, loop: str | None = None, depth: int | None = 
     """
     scans = inspection.scans
     if loop is not None:
-        tops = _called(scans, loop)
+        tops = loops_called(scans, loop)
         paths = {(*scan.path, scan.name) for scan in tops}
         scans = tuple(
             scan
@@ -99,24 +100,49 @@ def chosen(inspection: Inspection, loop: str | None = None, depth: int | None = 
     return replace(inspection, scans=scans)
 
 
-def _called(scans: Sequence[ScanReport], text: str) -> list[ScanReport]:
-    """Return the loops that a user may mean by ``text``."""
-    meanings: tuple[Callable[[ScanReport], bool], ...] = (
-        lambda scan: scan.title == text,
-        lambda scan: scan.name == text,
-        lambda scan: text in (_NUMBER.sub("", scan.title), _NUMBER.sub("", scan.name)),
-        lambda scan: _is_at(scan, text),
+class HasPlace(Protocol):
+    """What can be called by its name, by that after those around it, and by its place."""
+
+    @property
+    def name(self) -> str:
+        """Its own name."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """Its name after those around it, joined by ``/``."""
+        ...
+
+    @property
+    def place(self) -> str | None:
+        """Where it was written, if that is known."""
+        ...
+
+
+def loops_called[L: HasPlace](loops: Sequence[L], text: str) -> list[L]:
+    """Return the loops that a user may mean by ``text``; see `chosen`.
+
+    Raises
+    ------
+    ScanoptError
+        If there is no such loop.
+    """
+    meanings: tuple[Callable[[L], bool], ...] = (
+        lambda loop: loop.title == text,
+        lambda loop: loop.name == text,
+        lambda loop: text in (_NUMBER.sub("", loop.title), _NUMBER.sub("", loop.name)),
+        lambda loop: _is_at(loop, text),
     )
     for means in meanings:
-        found = [scan for scan in scans if means(scan)]
+        found = [loop for loop in loops if means(loop)]
         if found:
             return found
-    names = [f"{scan.title}{at_place(scan.place)}" for scan in scans]
+    names = [f"{loop.title}{at_place(loop.place)}" for loop in loops]
     known = f"loops: {few(names, _LISTED)}" if names else "there is none at all"
     raise ScanoptError(f"there is no loop {text!r}", where="--loop", hint=known)
 
 
-def _is_at(scan: ScanReport, text: str) -> bool:
+def _is_at(scan: HasPlace, text: str) -> bool:
     """Whether a loop was written at a place: ``41``, ``model.py:41``, or the whole of it."""
     file, colon, rest = (scan.place or "").rpartition(":")
     number = rest.partition(" ")[0]

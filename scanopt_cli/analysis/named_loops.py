@@ -97,6 +97,11 @@ class NamedLoop:
     holder: Holder | None
 
     @property
+    def name(self) -> str:
+        """The name of the loop, without those around it."""
+        return self.path[-1]
+
+    @property
     def title(self) -> str:
         """The name of the loop after those around it, joined by ``/``."""
         return "/".join(self.path)

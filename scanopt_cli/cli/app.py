@@ -23,9 +23,11 @@ from scanopt_cli.cli import grad as grad_command
 from scanopt_cli.cli import hash as hash_command
 from scanopt_cli.cli import inspect as inspect_command
 from scanopt_cli.cli import list_rules
+from scanopt_cli.cli import nan as nan_command
 from scanopt_cli.cli import optimize as optimize_command
 from scanopt_cli.cli import passes as passes_command
 from scanopt_cli.cli import reduce as reduce_command
+from scanopt_cli.cli import trace as trace_command
 from scanopt_cli.cli import verify as verify_command
 from scanopt_cli.cli.console import finish, set_up, tell
 from scanopt_cli.cli.exits import ExitCode
@@ -52,6 +54,8 @@ _COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("verify", verify_command.verify),
     ("bisect", bisect_command.bisect),
     ("reduce", reduce_command.reduce),
+    ("trace", trace_command.trace),
+    ("nan", nan_command.nan),
     ("check", check_command.check),
     ("rules", list_rules.rules),
     ("passes", passes_command.passes),

@@ -91,4 +91,23 @@ Modes = Annotated[
         "another mode of PyTensor's, or plain to compile nothing. Repeatable.",
     ),
 ]
+ArgumentsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--arguments",
+        metavar="FILE",
+        help="Values of the inputs, by name, in a file that numpy.savez wrote. By default those of "
+        "the first recorded call, else they are drawn as by `verify`.",
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of arguments that are drawn.")]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        min=1,
+        max=1_000_000,
+        help="Seconds of processor time until the evaluation is given up; if it only waits, "
+        "ten times as many seconds.",
+    ),
+]
 OutputFormat = Annotated[Format, typer.Option("--format", help="How to print the result.")]

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from scanopt_cli.ir.graph import Graph
 
 
-def require_target(target: Path, graph: Path, *, force: bool) -> None:
-    """Check that the result of ``graph`` may become the file ``target``.
+def require_target(target: Path, graph: Path, *, force: bool, option: str = "-o") -> None:
+    """Check that the result of ``graph`` may become the file ``target``, which ``option`` names.
 
     Raises
     ------
@@ -25,13 +25,14 @@ def require_target(target: Path, graph: Path, *, force: bool) -> None:
         no ``force``.
     """
     if target.is_dir():
-        raise ScanoptError("is a directory", where=f"-o {target}", hint="give the path of a file")
+        hint = "give the path of a file"
+        raise ScanoptError("is a directory", where=f"{option} {target}", hint=hint)
     if not target.parent.is_dir():
         raise ScanoptError(
-            "there is no such directory", where=f"-o {target}", hint="create it first"
+            "there is no such directory", where=f"{option} {target}", hint="create it first"
         )
     if _is_same_file(target, graph) and not force:
-        hint = "write elsewhere, or replace it by --force"
+        hint = "write elsewhere" + (", or replace it by --force" if option == "-o" else "")
         raise ScanoptError("would be overwritten", where=str(graph), hint=hint)
 
 

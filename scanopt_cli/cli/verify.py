@@ -14,6 +14,7 @@ from scanopt_cli.cli.options import (
     Format,
     Modes,
     OutputFormat,
+    Timeout,
     Trust,
 )
 from scanopt_cli.cli.results import print_result
@@ -31,15 +32,7 @@ def verify(
     strict: Annotated[
         bool, typer.Option("--strict", help="It is a difference if only A raises.")
     ] = False,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            min=1,
-            max=1_000_000,
-            help="Seconds of processor time until the evaluation is given up; if it only waits, "
-            "ten times as many seconds.",
-        ),
-    ] = 300.0,
+    timeout: Timeout = 300.0,
     output_format: OutputFormat = Format.RICH,
     trust: Trust = False,
     allow_package: AllowPackages = None,

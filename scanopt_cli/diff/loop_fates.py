@@ -43,7 +43,7 @@ def loop_fates(
     inside: dict[Apply, list[LoopChange]] = defaultdict(list)
     for node, loop in bodies.loops(before):
         inside[node].append(loop)
-    successors = _successors(matching)
+    successors = heirs(matching)
     merged: dict[Apply, list[Apply]] = defaultdict(list)
     for part, whole in successors.items():
         merged[whole].append(part)
@@ -154,7 +154,7 @@ def _are_merged(matching: Matching, parts: Sequence[Apply], heir: Apply) -> bool
     return sum(matching.before.copies[part] for part in parts) > matching.after.copies[heir]
 
 
-def _successors(matching: Matching) -> dict[Apply, Apply]:
+def heirs(matching: Matching) -> dict[Apply, Apply]:
     """Map loops before that are gone to the loops that compute what they did."""
     gone = [n for n in matching.before.titles if is_loop(n) and n not in matching.pairs]
     if not gone:

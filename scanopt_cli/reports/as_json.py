@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from enum import Enum
 from os import PathLike, fspath
 from typing import Any
+
+import numpy as np
 
 SCHEMA_VERSION = 4
 
@@ -26,7 +29,10 @@ def to_json(command: str, result: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` as numbers, strings, lists and dicts; other objects become their text."""
+    """Return ``value`` as numbers, strings, lists and dicts; other objects become their text.
+
+    So do, in arrays, the numbers that JSON does not have: ``"nan"``, ``"inf"``, ``"-inf"``.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: plain(getattr(value, field.name))
@@ -35,6 +41,8 @@ def plain(value: Any) -> Any:
         }
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, np.ndarray):
+        return _numbers(value.tolist())
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):
@@ -42,3 +50,13 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
     return fspath(value) if isinstance(value, PathLike) else str(value)
+
+
+def _numbers(value: Any) -> Any:
+    """Return the entries of an array, in lists, as JSON has them."""
+    if isinstance(value, list):
+        return list(map(_numbers, value))
+    is_json = isinstance(value, bool | int | str) or (
+        isinstance(value, float) and math.isfinite(value)
+    )
+    return value if is_json else str(value)

@@ -19,6 +19,7 @@ from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, total
 from scanopt_cli.integration.capture.recording import Capture
 from scanopt_cli.integration.compilation.blocks import Compilation, Enabled
 from scanopt_cli.integration.compilation.left_loops import LoopLeft
+from scanopt_cli.integration.nan_guarding import NanGuard
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.grammar import described
 from scanopt_cli.pipeline.optimizing import OptimizeResult
@@ -27,7 +28,9 @@ from scanopt_cli.remarks import Remark
 from scanopt_cli.reports.bisect_report import culprit_in_short
 from scanopt_cli.reports.change_text import same_text, sentence
 from scanopt_cli.reports.check_report import about
+from scanopt_cli.reports.first_difference_report import summary as where_they_part
 from scanopt_cli.reports.headline import from_to, loops_of
+from scanopt_cli.reports.nan_report import summary as what_is_bad
 from scanopt_cli.reports.reduce_report import reduced_in_short
 from scanopt_cli.reports.remark_text import text_of
 from scanopt_cli.reports.verify_report import difference_text, summary
@@ -35,6 +38,8 @@ from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.rules.rule_contract import Finding
 from scanopt_cli.serialization.auditing import AuditedGlobal, AuditReport
 from scanopt_cli.text import at_place, few, plural
+from scanopt_cli.tracing.nan_result import FirstNan
+from scanopt_cli.tracing.result import FirstDifference, LoopTrace, SlotTrace, Trace
 from scanopt_cli.verification.result import Difference, Verification
 
 _MOST_NAMES = 4
@@ -168,6 +173,32 @@ def _difference(difference: Difference) -> str:
 
 
 @in_short.register
+def _trace(trace: Trace) -> str:
+    return f"{trace.arguments}: {few([in_short(loop) for loop in trace.loops], _MOST_NAMES)}"
+
+
+@in_short.register
+def _loop_trace(loop: LoopTrace) -> str:
+    return f"{loop.title}, {plural(loop.n_steps, 'step')}"
+
+
+@in_short.register
+def _slot_trace(one: SlotTrace) -> str:
+    values = "" if one.is_constant else f", {plural(len(one.rows), 'step')}"
+    return f"{one.kind} {one.name}: {one.dtype}{values}"
+
+
+@in_short.register
+def _first_nan(found: FirstNan) -> str:
+    return what_is_bad(found)
+
+
+@in_short.register
+def _first_difference(found: FirstDifference) -> str:
+    return where_they_part(found)
+
+
+@in_short.register
 def _derivative(derivative: Derivative) -> str:
     last = derivative.orders[-1]
     what = "Hessian" if derivative.full else f"order {last.order}"
@@ -220,6 +251,12 @@ def _global(found: AuditedGlobal) -> str:
 @in_short.register
 def _capture(kept: Capture) -> str:
     return f"{kept.directory}: {plural(len(kept.files), 'file')}"
+
+
+@in_short.register
+def _guard(guard: NanGuard) -> str:
+    calls = plural(len(guard.found), "call")
+    return f"{plural(guard.functions, 'function')}; {calls} returned a NaN or infinity"
 
 
 @in_short.register

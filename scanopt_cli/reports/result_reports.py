@@ -17,6 +17,7 @@ from scanopt_cli.culprits.culprit import Bisection
 from scanopt_cli.diff.changes import GraphDiff
 from scanopt_cli.integration.capture.recording import Capture
 from scanopt_cli.integration.compilation.blocks import Compilation, Enabled
+from scanopt_cli.integration.nan_guarding import NanGuard
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.optimizing import OptimizeResult
 from scanopt_cli.pipeline.runner import PassRun
@@ -26,15 +27,20 @@ from scanopt_cli.reports.check_report import check_report
 from scanopt_cli.reports.diff_report import diff_report
 from scanopt_cli.reports.document import Block, Item, Paragraph
 from scanopt_cli.reports.enabled_report import compilation_report, enabled_report
+from scanopt_cli.reports.first_difference_report import first_difference_report
 from scanopt_cli.reports.grad_report import grad_report
 from scanopt_cli.reports.graph_report import graph_report
 from scanopt_cli.reports.inspect_report import inspect_report
+from scanopt_cli.reports.nan_report import nan_report
 from scanopt_cli.reports.optimize_report import optimize_report, remarks
 from scanopt_cli.reports.result_lines import in_short
+from scanopt_cli.reports.trace_report import loop_report, trace_report
 from scanopt_cli.reports.verify_report import verify_report
 from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.serialization.auditing import AuditReport
 from scanopt_cli.text import cut, printable
+from scanopt_cli.tracing.nan_result import FirstNan
+from scanopt_cli.tracing.result import FirstDifference, LoopTrace, Trace
 from scanopt_cli.verification.result import Verification
 
 if TYPE_CHECKING:
@@ -135,6 +141,26 @@ def _verification(verification: Verification) -> Iterable[Block]:
 
 
 @blocks.register
+def _trace(trace: Trace) -> Iterable[Block]:
+    return trace_report(trace)
+
+
+@blocks.register
+def _loop_trace(loop: LoopTrace) -> Iterable[Block]:
+    return loop_report(loop)
+
+
+@blocks.register
+def _first_nan(found: FirstNan) -> Iterable[Block]:
+    return nan_report(found)
+
+
+@blocks.register
+def _first_difference(found: FirstDifference) -> Iterable[Block]:
+    return first_difference_report(found)
+
+
+@blocks.register
 def _derivative(derivative: Derivative) -> Iterable[Block]:
     return grad_report(derivative)
 
@@ -147,6 +173,13 @@ def _audit(report: AuditReport) -> Iterable[Block]:
 @blocks.register
 def _enabled(done: Enabled) -> Iterable[Block]:
     return enabled_report(done)
+
+
+@blocks.register
+def _guard(guard: NanGuard) -> Iterator[Block]:
+    yield Paragraph(in_short(guard))
+    for found in guard.found:
+        yield from nan_report(found)
 
 
 @blocks.register

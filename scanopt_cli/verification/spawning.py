@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 import cloudpickle
 from pytensor.configdefaults import config
@@ -53,9 +53,23 @@ _ONE_THREAD = dict.fromkeys(
 )
 
 
+class ChildRequest(Protocol):
+    """What every request says: how long the child may take, and in which modes it compiles."""
+
+    @property
+    def timeout(self) -> float:
+        """Seconds of processor time that the child may use."""
+        ...
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The names of the modes that compile a graph."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What the child evaluates.
+    """What the child evaluates to verify a graph.
 
     Attributes
     ----------
@@ -117,10 +131,29 @@ def tables(*graphs: Graph) -> tuple[dict[str, Any], ...]:
     )
 
 
-def run_child(request: Request, progress: Callable[[str], None] | None = None) -> Record:
+def run_child(
+    request: ChildRequest,
+    progress: Callable[[str], None] | None = None,
+    *,
+    worker: str = _WORKER,
+    doing: str = "evaluating",
+    then: Callable[[Path], None] | None = None,
+) -> Record:
     """Evaluate ``request`` in a child process, which has ended when this returns.
 
-    ``progress`` is called with a description of what the child is doing.
+    Parameters
+    ----------
+    request
+        What the child evaluates.
+    progress
+        Called with a description of what the child is doing.
+    worker
+        The module whose ``main`` the child runs, with the directory that has the request.
+    doing
+        What it is for, which `progress` says first.
+    then
+        Called with that directory when the child has ended, to read what it wrote beside its
+        record.
     """
     with TemporaryDirectory(prefix="scanopt-verify-") as name:
         directory = Path(name)
@@ -128,15 +161,17 @@ def run_child(request: Request, progress: Callable[[str], None] | None = None) -
 
         def watch() -> None:
             if progress is not None:
-                progress(f"verifying: {_doing(Record(_written(directory / RECORD)))}")
+                progress(f"{doing}: {_doing(Record(_written(directory / RECORD)))}")
 
         failure = run_module(
-            _WORKER,
+            worker,
             directory,
             timeout=request.timeout,
             environment=_environment(request.modes, directory),
             watch=watch if progress is not None else None,
         )
+        if then is not None:
+            then(directory)
         return _record(directory, failure)
 
 

@@ -137,7 +137,7 @@ def evaluate(
     )
     planned = len(request.recorded) + runs
     comparable = {i for i, output in enumerate(pair.a.outputs) if not _is_always_empty(output)}
-    record = run_child(request, progress)
+    record = run_child(request, progress, doing="verifying")
     result = _verification(record, planned, compiling, comparable, strict=strict)
     found = result.differences
     if any(difference.output is not None for difference in found):

@@ -64,14 +64,19 @@ _ARBITRARY = "the first graph reads memory that it never wrote"
 
 def main(directory: str) -> None:
     """Evaluate the request in ``directory`` and write the record there."""
-    request: Request = read_request(directory)
+    carry_out(directory, lambda request, record: _Session(request, record).run())
+
+
+def carry_out(directory: str, run: Callable[[Any, TextIO], None]) -> None:
+    """Let ``run`` carry out the request in ``directory``, in its limits, and write the record."""
+    request = read_request(directory)
     limit_process(request.timeout)
     Scan.link_mode = HasInnerFunction.link_mode = inner_mode  # type: ignore[assignment, method-assign]
     with (Path(directory) / RECORD).open("w") as file:
-        _Session(request, file).run()
+        run(request, file)
 
 
-def _needs_c(fgraph: FunctionGraph) -> bool:
+def needs_c(fgraph: FunctionGraph) -> bool:
     """Whether an Op from a rewrite for C is wrong without C: a reduction by a Composite."""
     return any(
         isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Composite)
@@ -79,19 +84,19 @@ def _needs_c(fgraph: FunctionGraph) -> bool:
     )
 
 
-def _compile(fgraph: FunctionGraph, mode: Mode) -> Function:
-    """Compile a graph; the function may overwrite its arguments, so callers pass copies."""
-    inputs = [In(variable, mutable=True, borrow=True) for variable in fgraph.inputs]
+def compiled(fgraph: FunctionGraph, mode: Mode, *, overwrites: bool = True) -> Function:
+    """Compile a graph; if it ``overwrites`` its arguments, callers pass copies."""
+    inputs = [In(v, mutable=overwrites, borrow=overwrites) for v in fgraph.inputs]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        compiled: Function = function(
+        made: Function = function(
             inputs,  # type: ignore[arg-type]
             fgraph.outputs,
             mode=mode,
             accept_inplace=True,
             on_unused_input="ignore",
         )
-    return compiled
+    return made
 
 
 def _call(function: Function, arguments: Sequence[Any]) -> Outcome:
@@ -143,7 +148,7 @@ class CompiledPair:
             self._write(Doing(f"compiling graph {'ab'[side]}{self._how}"))
             with self._gated(side), failing_rewrites() as failures:
                 try:
-                    self._functions[side] = _compile(self._graphs[side], self._mode)
+                    self._functions[side] = compiled(self._graphs[side], self._mode)
                 except Exception as error:
                     self._functions[side] = error
             self._failing[side] = failures.errors
@@ -159,7 +164,7 @@ class CompiledPair:
         with rewrite_gate(gate.most) as counted:
             yield
         made = self._functions[side]
-        error = _text(made) if isinstance(made, Exception) else None
+        error = error_text(made) if isinstance(made, Exception) else None
         self._write(Rewritten(counted.count, counted.last, error))
         if gate.directory is not None:
             for name, graph in (("before", counted.before), ("after", counted.after)):
@@ -194,7 +199,7 @@ class _Session:
         self.graphs = graphs
         self.outputs = graphs[0].outputs
         self.types = [variable.type for variable in graphs[0].inputs]
-        with_c = any(map(_needs_c, graphs))
+        with_c = any(map(needs_c, graphs))
         if with_c and not config.cxx:
             self._write(Failed("a graph was compiled for C, and needs it; use --mode cvm"))
             return
@@ -202,7 +207,7 @@ class _Session:
         for side in (0, 1):
             failed = self.plain.function(side)
             if isinstance(failed, Exception):
-                self._write(Failed(f"graph {'ab'[side]} does not compile: {_text(failed)}"))
+                self._write(Failed(f"graph {'ab'[side]} does not compile: {error_text(failed)}"))
                 return
         try:
             self._runs(input_constraints(graphs))
@@ -210,11 +215,11 @@ class _Session:
                 self._compiled_runs(mode)
             self._write(Done())
         except MemoryError as error:
-            self._write(Failed(f"out of memory: {_text(error)}"))
+            self._write(Failed(f"out of memory: {error_text(error)}"))
         except UndrawableError as error:
             self._write(Failed(str(error)))
         except Exception as error:
-            self._write(Failed(f"no arguments can be drawn: {_text(error)}"))
+            self._write(Failed(f"no arguments can be drawn: {error_text(error)}"))
 
     def _compiled_runs(self, name: str) -> None:
         """Compile the second graph by the mode ``name`` and evaluate it on all samples.
@@ -225,16 +230,16 @@ class _Session:
         try:
             mode = compiling_mode(name)
         except Exception as error:
-            self._write(Failed(f"mode {name} cannot be used: {_text(error)}"))
+            self._write(Failed(f"mode {name} cannot be used: {error_text(error)}"))
             return
         gate = self.request.gate
         compiled = CompiledPair(mode, f" in mode {name}", self.graphs, self._write, gate)
         failed = compiled.function(1) if self.agreeing else None
         if gate is not None and isinstance(failed, Exception):
-            self._write(Failed(f"mode {name} does not compile the graph: {_text(failed)}"))
+            self._write(Failed(f"mode {name} does not compile the graph: {error_text(failed)}"))
             return
         if isinstance(failed, Exception) and isinstance(compiled.function(0), Exception):
-            self._write(Failed(f"mode {name} compiles neither graph: {_text(failed)}"))
+            self._write(Failed(f"mode {name} compiles neither graph: {error_text(failed)}"))
             return
         failing = compiled.newly_failing() if self.agreeing and gate is None else ()
         self._write(CompiledRun(tuple(_fails(name, item, error) for item, error in failing)))
@@ -286,9 +291,9 @@ class _Session:
         for sample in candidates:
             a, b = (self.plain.values(side, sample) for side in (0, 1))
             if isinstance(a, StaticShapeError):
-                reason = _text(a)
+                reason = error_text(a)
             elif isinstance(a, Exception) and isinstance(b, Exception):
-                reason = _both_raise(_text(a), _text(b))
+                reason = _both_raise(error_text(a), error_text(b))
             elif isinstance(a, Exception) or isinstance(b, Exception):
                 lone = _one_raises(a, b, sample)
                 if known_good or not isinstance(a, _MISFIT):
@@ -341,8 +346,8 @@ def _one_raises(a: Any, b: Any, sample: Sample) -> Difference:
         kind=DifferenceKind.ONLY_A_RAISES if a_raises else DifferenceKind.ONLY_B_RAISES,
         run=sample.run,
         arguments=sample.text,
-        a=_text(a) if a_raises else "values",
-        b="values" if a_raises else _text(b),
+        a=error_text(a) if a_raises else "values",
+        b="values" if a_raises else error_text(b),
     )
 
 
@@ -353,12 +358,12 @@ def _fails(mode: str, rewrite: str, error: BaseException | None) -> Difference:
         mode=mode,
         arguments="",
         a="works",
-        b="fails" if error is None else _text(error),
+        b="fails" if error is None else error_text(error),
         rewrite=rewrite,
     )
 
 
-def _text(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return an error's class and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__

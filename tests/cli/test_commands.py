@@ -31,6 +31,8 @@ def test_help_and_version() -> None:
         "hash",
         "inspect",
         "verify",
+        "trace",
+        "nan",
         "check",
         "rules",
         "passes",

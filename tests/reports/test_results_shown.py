@@ -53,6 +53,11 @@ def _results(graph: so.Graph, file: Path) -> Iterator[Any]:
     yield from (runs[0], next(remark for run in runs for remark in run.remarks))
     yield from (inspection.scans[0], inspection.scans[0].slots[0], checked.findings[0])
     yield from (audited.globals[0], diff.changes[0], verified.differences[0])
+    traced = so.trace(graph)
+    yield from (traced, traced.loops[0], traced.loops[0].slots[0])
+    with so.nan_guard() as guard:
+        pass
+    yield from (so.first_difference(graph, optimized.graph), so.first_nan(graph), guard)
     yield from (derivative.pedigree.scans[0], done.compilations[0].left[0])
 
 
