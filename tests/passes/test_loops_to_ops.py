@@ -73,6 +73,11 @@ def mapped(step: Callable[..., Any], *sequences: Variable, given: Any = ()) -> A
     return scan(step, sequences=sequences, non_sequences=given)
 
 
+def three(rows: Variable) -> Variable:
+    """Rows that are known to have three entries along their last axis."""
+    return pt.specify_shape(rows, (*(None,) * (rows.type.ndim - 1), 3))  # type: ignore[attr-defined]
+
+
 def coupled() -> Any:
     """Running sums of what another one was, and is."""
     return scan(
@@ -97,6 +102,15 @@ CASES: dict[str, Built] = {
     "1: products of rows": lambda: mapped(lambda r: r.prod(), m),
     "1: means of rows": lambda: mapped(lambda r: r.mean(), m),
     "1: sums over one axis": lambda: mapped(lambda r: r.sum(axis=0), t),
+    "1: the largest of rows": lambda: mapped(lambda r: r.max() - r.min(), three(m)),
+    "1: the largest along one axis": lambda: mapped(lambda r: r.max(axis=-1), three(t)),
+    "1: softmax": lambda: mapped(lambda r: pt.special.softmax(r), three(m)),
+    "1: log-softmax along one axis": lambda: mapped(
+        lambda r: pt.special.log_softmax(r, axis=1), three(t)
+    ),
+    "1: logarithms of sums of exp": lambda: mapped(lambda r: pt.logsumexp(r), three(m)),
+    "1: running sums of rows": lambda: mapped(lambda r: pt.cumsum(r) * pt.cumprod(r), m),
+    "1: running sums along one axis": lambda: mapped(lambda r: pt.cumsum(r, axis=0), t),
     "1: a map in a state": lambda: scan(
         lambda a, s: a**2, sequences=[v], outputs_info=[number(3.0)]
     ),
@@ -289,6 +303,8 @@ TWINS: dict[str, Built] = {
     ),
     "an entry that may be out of bounds": lambda: mapped(lambda r: r[1], m),
     "an integer division, which may raise": lambda: mapped(lambda a: 5 // a, j),
+    "the largest of what may have no entries": lambda: mapped(lambda r: r.max(), m),
+    "softmax of what may have no entries": lambda: mapped(lambda r: pt.special.softmax(r), m),
     "linear algebra": lambda: mapped(lambda r: pt.linalg.inv(pt.dot(r, r.T)), t),
     "an index that varies": lambda: mapped(lambda a, h: h[a], j, given=h),
     "a sum of outer products": lambda: scan(

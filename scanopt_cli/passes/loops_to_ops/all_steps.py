@@ -8,8 +8,10 @@ from typing import Any
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-from pytensor.tensor.math import Dot, Prod, Sum
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.math import Dot, MaxAndMinCAReduce, Prod, Sum
 from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import TensorType
 
@@ -36,6 +38,12 @@ def has_op_for_all_steps(node: Apply, varying: Iterable[Variable]) -> bool:
     match op:
         case Elemwise() | DimShuffle() | Sum() | Prod():
             return is_total(node)
+        case CumOp():
+            return True
+        case MaxAndMinCAReduce() | Softmax() | LogSoftmax() | LogSumExp():
+            # Of no entries there is no largest one, which is an error if the loop runs a step.
+            lengths = node.inputs[0].type.shape
+            return all(lengths[axis] for axis in _axes(node))
         case Subtensor():
             array, *indices = node.inputs
             return array in found and found.isdisjoint(indices) and reads_within(node)
@@ -54,8 +62,11 @@ def op_for_all_steps(node: Apply, varying: Known, invariant: Known) -> Any:
     inputs = [outside(v) for v in node.inputs]
     match core_op(node.op):
         case CAReduce() as op:
-            axes = range(node.inputs[0].type.ndim) if op.axis is None else op.axis
-            return op.clone(axis=tuple(axis + 1 for axis in axes))(inputs[0])
+            return op.clone(axis=tuple(axis + 1 for axis in _axes(node)))(inputs[0])
+        case Softmax() | LogSoftmax() | LogSumExp() as op:
+            return type(op)(axis=tuple(axis + 1 for axis in _axes(node)))(inputs[0])
+        case CumOp() as op:
+            return CumOp(axis=op.axis + 1, mode=op.mode)(inputs[0])
         case Subtensor():
             places = [_translated(index, outside) for index in indices_of(node)]
             return inputs[0][(slice(None), *places)]
@@ -64,6 +75,13 @@ def op_for_all_steps(node: Apply, varying: Known, invariant: Known) -> Any:
             assert product is not None
             return product(*inputs)
     return at_all_steps(node, inputs)
+
+
+def _axes(node: Apply) -> list[int]:
+    """Return the axes along which a node reduces its operand, or norms it."""
+    op: Any = node.op
+    ndim = node.inputs[0].type.ndim
+    return list(range(ndim)) if op.axis is None else [axis % ndim for axis in op.axis]
 
 
 def invariant_shape(node: Apply, varying: Iterable[Variable]) -> Callable[[Any], Any] | None:

@@ -34,8 +34,10 @@ class LoopsToOps(AnyLoopPass):
     Legal cases:
 
     1. A map: an output, or a state, that a step computes of rows of sequences and of what no step
-       changes. Elementwise arithmetic, sums and products over axes of a row, slices of it, its
-       lengths, and its products with matrices that no step changes have an Op for all steps.
+       changes. Elementwise arithmetic, sums and products over axes of a row, running ones, slices
+       of it, its lengths, and its products with matrices that no step changes have an Op for all
+       steps; so have maxima, minima, softmax and logsumexp along axes that are known to have
+       entries.
     2. ``s + f(x_t)``, where only the last value is read, is ``s + sum(f(x))``, with ``f`` as in
        case 1. Several terms may be added, or subtracted; they are added to each other first.
     3. The same with the trace read is ``cumsum``, of the initial value and the terms, in the order
