@@ -159,6 +159,14 @@ def text(value: str) -> Code:
     return Code((value,))
 
 
+def quoted(value: str) -> Code:
+    """Return a string as an expression: its ``repr``, in double quotes if it has neither kind."""
+    literal = repr(str(value))
+    if literal[0] == "'" and '"' not in literal and "\\'" not in literal:
+        literal = f'"{literal[1:-1]}"'
+    return text(literal)
+
+
 def sequence(parts: Sequence[Part | Variable], begin: str = "", end: str = "") -> Code:
     """Return parts with commas between them."""
     return code(f"{begin}{', '.join(['{}'] * len(parts))}{end}", *parts)

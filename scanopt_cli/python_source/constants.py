@@ -11,7 +11,7 @@ from pytensor.graph.basic import Constant
 from pytensor.scalar.basic import ScalarConstant
 from pytensor.tensor.variable import TensorConstant
 
-from scanopt_cli.python_source.code import Code, LongConstant, Reference, call, code, text
+from scanopt_cli.python_source.code import Code, LongConstant, Reference, call, code, quoted, text
 from scanopt_cli.python_source.values import (
     CannotBeWrittenError,
     ValueCodes,
@@ -42,12 +42,12 @@ def candidates(constant: Constant, values: ValueCodes) -> Iterator[Code]:
     data = constant.data
     name = constant.name
     if isinstance(constant, ScalarConstant):
-        dtype = text(repr(str(constant.type.dtype)))
+        dtype = quoted(str(constant.type.dtype))
         yield call(Reference("pytensor.scalar", "constant"), [number(data)], {"dtype": dtype})
     elif isinstance(constant, TensorConstant):
         function = Reference("pytensor.tensor", "constant")
         if is_short(data):
-            dtype = text(repr(str(data.dtype)))
+            dtype = quoted(str(data.dtype))
             yield call(function, [entries(data)])
             yield call(function, [entries(data)], {"dtype": dtype})
         stored = value_code(data, values, name)

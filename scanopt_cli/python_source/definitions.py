@@ -18,10 +18,9 @@ from pytensor.scan.op import Scan
 
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.inner_graphs import core_op
-from scanopt_cli.ir.naming import slot_names
-from scanopt_cli.ir.scan_view import inner_condition, is_loop, view_of
-from scanopt_cli.ir.slots import HasSlots, Slot, SlotKind
+from scanopt_cli.ir.scan_view import inner_condition, is_loop
 from scanopt_cli.loop.operator_base import LoopOperator
+from scanopt_cli.python_source import loop_names
 from scanopt_cli.python_source.code import (
     Candidate,
     Code,
@@ -33,9 +32,9 @@ from scanopt_cli.python_source.code import (
     code,
     listed,
     reference_to,
+    quoted,
     text,
 )
-from scanopt_cli.python_source.names import identifier
 from scanopt_cli.python_source.operations import by_function, candidates, plainly
 from scanopt_cli.python_source.planning import Plan, Planner
 from scanopt_cli.python_source.public_ops import public_op
@@ -70,6 +69,7 @@ class Definitions:
         self._sameness = Sameness(gradients=True)
         self._functions: dict[tuple[bytes, bool], Function] = {}
         self._ops: dict[int, tuple[Op, Code | None]] = {}
+        self._equal: dict[tuple[bytes, str | None], Code] = {}
 
     def planner(self, inputs: Sequence[Variable], arguments: Sequence[Variable]) -> Planner:
         """Return a planner for a graph over ``inputs``, for which ``arguments`` stand."""
@@ -80,15 +80,19 @@ class Definitions:
         (key, *_) = [planner.rows_of.get(v) for v in node.inputs] or [None]
         if key is not None:
             yield Candidate(code("{}", Operand(key, bare=False)), (node.outputs[0],))
-        if type(node.op) is Scan and self._as_calls:
-            names = _parameters(node, planner)
-            yield from scan_calls(node, lambda: self._step(node.op, names))
+        if is_loop(node):
+            titles = loop_names.results(node, planner.hints)
+            for variable, title in titles.items():
+                planner.hints.setdefault(variable, title)
+            if type(node.op) is Scan and self._as_calls:
+                names = loop_names.parameters(node, planner.hints)
+                yield from scan_calls(node, lambda: self._step(node.op, names), titles)
         yield from candidates(node.op, node, self)
         if isinstance(node.op, SymbolicOp) and builds_its_graph(node.op):
             constructed = self.values.constructed(node.op)
             yield Candidate(call(constructed, node.inputs), tuple(node.outputs))
         yield from by_function(core_op(node.op), node, self)
-        self._define(core_op(node.op), _parameters(node, planner))
+        self._define(core_op(node.op), loop_names.parameters(node, planner.hints))
         yield from plainly(node, self)
 
     def op(self, op: Op) -> Code | None:
@@ -107,6 +111,10 @@ class Definitions:
         """Define an Op that holds a graph, whose inputs are called ``names``."""
         if id(op) in self._ops:
             return
+        key = (self._sameness.of_op(op), _own_name(op))
+        if key in self._equal:
+            self._ops[id(op)] = op, self._equal[key]
+            return
         graph = getattr(op, "fgraph", None)
         if not isinstance(graph, AbstractFunctionGraph):
             return
@@ -119,14 +127,15 @@ class Definitions:
         else:
             made = Definition(_own_name(op), forms[-1].evaluate(lambda leaf: leaf.value), forms[-1])  # type: ignore[union-attr]
         self.made.append(made)
-        self._ops[id(op)] = op, code("{}", made)
+        self._equal[key] = code("{}", made)
+        self._ops[id(op)] = op, self._equal[key]
 
     def _forms(
         self, op: Any, graph: AbstractFunctionGraph, names: Sequence[str | None]
     ) -> list[Code]:
         """Return expressions that make an Op which holds ``graph``, the last of which is plain."""
-        function = self._function(graph, names, hint=_own_name(op))
-        variables = listed([self.values.variable(v.type, None) for v in graph.inputs])
+        function = self._function(graph, names, hint=_own_name(op), what="outputs" if isinstance(op, OpFromGraph) else "step")
+        variables = self.values.variables([v.type for v in graph.inputs])
         inner = code("inner := {}", variables)
         results = code("{}(*inner)" if len(graph.outputs) != 1 else "[{}(*inner)]", function)
         cls = reference_to(type(op))
@@ -135,7 +144,7 @@ class Definitions:
             options = {
                 name: self.values.of(getattr(op, name))
                 for name, default in zip(_OF_ANY_LOOP, (-1, None, True, True, None), strict=True)
-                if getattr(op, name) != default
+                if (getattr(op, name) or None) != default
             }
             return [call(cls, [inner, results, self.values.of(op.info)], options)]
         if isinstance(op, LoopOperator):
@@ -156,7 +165,7 @@ class Definitions:
         if op.is_inline:
             options["inline"] = text("True")
         if op.name:
-            options["name"] = text(repr(str(op.name)))
+            options["name"] = quoted(str(op.name))
         if op.destroy_map:
             options["destroy_map"] = self.values.of(op.destroy_map)
         plain = call(Reference("pytensor.compile.builders", "OpFromGraph"), [inner, results], options)
@@ -198,6 +207,7 @@ class Definitions:
         *,
         hint: str | None,
         until: bool = False,
+        what: str = "step",
     ) -> Function:
         """Return a function that computes ``graph``; equal ones are one.
 
@@ -225,7 +235,7 @@ class Definitions:
                 lambda leaf: found[leaf.variable] if isinstance(leaf, Operand) else leaf.value
             )
 
-        called = f"{hint}_step" if hint else "step"
+        called = f"{hint}_{what}" if hint else what
         made = Function(
             called, value, plan=plan, parameters=(*names, *[None] * (len(graph.inputs) - len(names))), returned=returned
         )
@@ -243,31 +253,3 @@ def _returned(outputs: Sequence[Operand], *, always: bool) -> Code:
 def _own_name(op: Any) -> str | None:
     name = getattr(op, "name", None)
     return name if isinstance(name, str) and isinstance(op, Op) else None
-
-
-def _parameters(node: Apply, planner: Planner) -> list[str | None]:
-    """Return what the parameters of a function are called that computes a step of ``node``."""
-    if not is_loop(node):
-        return [planner.hints.get(v) or v.name for v in node.inputs]
-    view = view_of(node)
-    called = slot_names(view, lambda _: (), planner.hints)
-    names: list[str | None] = [
-        name
-        for slot, title in zip(view.slots, called, strict=True)
-        for name in _slot_parameters(slot, None if title == slot.label else identifier(title))
-        if slot.kind is not SlotKind.INDEX
-    ]
-    return ["index", *names] if isinstance(node.op, HasSlots) else names
-
-
-def _slot_parameters(slot: Slot, base: str | None) -> Iterator[str | None]:
-    """Yield what the parameters for the rows of a slot are called: ``h_tm1``, ``x_t``, ``W``."""
-    is_argument = slot.argument is not None and len(slot.inner_inputs) == 1
-    for place, _ in enumerate(slot.inner_inputs):
-        if base is None or is_argument or slot.kind in (SlotKind.CONSTANT, SlotKind.NON_SEQ):
-            yield base
-        elif slot.kind is SlotKind.SEQ:
-            yield f"{base}_t"
-        else:
-            tap = slot.taps[place]
-            yield f"{base}_tm{-tap}" if tap < 0 else f"{base}_tp{tap}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from pytensor.graph.basic import Constant, Variable
 
+from scanopt_cli.ir.dtypes import is_count
 from scanopt_cli.python_source.code import (
     Binding,
     Code,
@@ -21,6 +22,7 @@ from scanopt_cli.python_source.constants import GENERATOR, GENERATOR_SOURCE
 from scanopt_cli.python_source.definitions import Function
 from scanopt_cli.python_source.names import Names
 from scanopt_cli.python_source.planning import Plan, Step, stands_bare
+from scanopt_cli.python_source.wrapping import wrapped
 
 _MODULES = {
     "numpy": ("np", "import numpy as np"),
@@ -43,6 +45,7 @@ class Globals:
     def __init__(self) -> None:
         self.names = Names(ALIASES)
         self.imports: dict[str, None] = {}
+        self.imported: dict[str, list[str]] = {}
         self.arrays: dict[str, Any] = {}
         self._texts: dict[Any, str] = {}
         self._keys = Names()
@@ -81,9 +84,17 @@ class Globals:
         if known not in self._texts:
             name = self.names.unique(root, "imported")
             renamed = "" if name == root else f" as {name}"
-            self.imports[f"from {leaf.module} import {root}{renamed}"] = None
+            self.imported.setdefault(leaf.module, []).append(f"{root}{renamed}")
             self._texts[known] = name
         return f"{self._texts[known]}{dot}{rest}"
+
+    def import_lines(self) -> Iterator[str]:
+        """Yield what the script imports: of the standard library, and then of others."""
+        own = [line for line in ("import json", "from pathlib import Path") if line in self.imports]
+        yield from (*own, "") if own else ()
+        yield from sorted(self.imports.keys() - own)
+        for module, names in sorted(self.imported.items()):
+            yield from statement(f"from {module} import {', '.join(sorted(names))}")
 
     def plain(self, code: Code) -> str:
         """Return an expression without operands as text."""
@@ -150,17 +161,23 @@ class Block:
                 return
         targets = [self._target(variable) for variable in step.results]
         target = ", ".join(targets) + ("," if step.unpacks and len(targets) == 1 else "")
-        self.lines += f"{target} = {text}".split("\n")
+        self.lines += statement(f"{target} = {text}")
 
     def _target(self, variable: Variable) -> str:
         if not self._read[variable]:
             return "_"
-        return self.name(variable, self._wanted(variable) or variable.name, "v")
+        default = "n" if is_count(variable) else "v"
+        return self.name(variable, self._wanted(variable) or variable.name, default)
 
     def _wanted(self, variable: Variable) -> str | None:
         """Return what a person called a variable, if anyone did; ``x[0:]`` is PyTensor's."""
         wanted = self._plan.hints.get(variable) or variable.name
         return None if not wanted or isinstance(variable, Constant) or "[" in wanted else wanted
+
+
+def statement(text: str) -> list[str]:
+    """Return a statement in lines that are not too long."""
+    return [part for line in text.split("\n") for part in wrapped(line)]
 
 
 def function_lines(function: Function, scope: Globals) -> list[str]:
@@ -175,7 +192,7 @@ def function_lines(function: Function, scope: Globals) -> list[str]:
     block.write()
     returned = f"return {block.render(function.returned)}"
     head = f"def {scope.text(function)}({', '.join(parameters)}):"
-    return [head, *(f"{_INDENT}{line}" for line in (*block.lines, returned))]
+    return [head, *(f"{_INDENT}{line}" for line in (*block.lines, *statement(returned)))]
 
 
 def definition_lines(definitions: Sequence[Definition], scope: Globals) -> Iterator[str]:
@@ -190,7 +207,7 @@ def definition_lines(definitions: Sequence[Definition], scope: Globals) -> Itera
         else:
             assert definition.code is not None
             yield from ("", "") if was_function else ()
-            yield f"{scope.text(definition)} = {scope.plain(definition.code)}"
+            yield from statement(f"{scope.text(definition)} = {scope.plain(definition.code)}")
             was_function = False
 
 

@@ -11,6 +11,7 @@ from functools import singledispatch
 from typing import Any, Protocol
 
 import pytensor.scalar as ps
+import pytensor.tensor as pt
 from pytensor.conditional.op import IfElse
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
@@ -50,6 +51,7 @@ from scanopt_cli.python_source.code import (
     listed,
     method,
     paired,
+    quoted,
     text,
 )
 from scanopt_cli.python_source.public_ops import functions_like, public_op
@@ -103,7 +105,7 @@ def _elementwise(op: Any, node: Apply, writer: Writer) -> Iterator[Code]:
     for operands in dict.fromkeys((tuple(plain), tuple(node.inputs))):
         yield from _operation(scalar, operands)
         if isinstance(scalar, Cast) and isinstance(op, Elemwise):
-            yield method(operands[0], "astype", text(repr(str(scalar.o_type.dtype))))
+            yield method(operands[0], "astype", quoted(str(scalar.o_type.dtype)))
         found = public_op(op)
         if found is not None:
             yield call(found, operands)
@@ -174,12 +176,12 @@ def _reduction(op: Any, node: Apply, writer: Writer) -> Iterator[Code]:
     if name is None:
         return
     axes = op.axis
-    if axes is None or tuple(axes) == tuple(range(array.type.ndim)):
+    if axes is None or len(axes) == array.type.ndim:
         yield method(array, name)
-        axis = text("None") if axes is None else text(str(tuple(axes)))
-    else:
-        axis = number(axes[0]) if len(axes) == 1 else text(str(tuple(axes)))
-        yield method(array, name, axis=axis)
+    axis = text("None") if axes is None else text(str(tuple(axes)))
+    if axes is not None and len(axes) == 1:
+        axis = number(axes[0])
+    yield method(array, name, axis=axis)
     yield method(array, name, axis=axis, dtype=writer.values.of(getattr(op, "dtype", None)))
 
 
@@ -230,14 +232,14 @@ def _alloc(op: Any, node: Apply, writer: Writer) -> Iterator[Code]:  # noqa: ARG
     if isinstance(value, Constant) and value.type.ndim == 0:
         for name, filled in (("zeros", 0), ("ones", 1)):
             if value.data == filled:
-                dtype = text(repr(str(value.type.dtype)))
+                dtype = quoted(str(value.type.dtype))
                 yield call(Reference(TENSOR, name), [paired(shape)], {"dtype": dtype})
     yield call(Reference(TENSOR, "alloc"), node.inputs)
 
 
 @candidates.register(AllocEmpty)
 def _empty(op: Any, node: Apply, writer: Writer) -> Iterator[Code]:  # noqa: ARG001
-    dtype = text(repr(str(op.dtype)))
+    dtype = quoted(str(op.dtype))
     yield call(Reference(TENSOR, "empty"), [paired(node.inputs)], {"dtype": dtype})
 
 
@@ -294,9 +296,10 @@ def _draw(op: Any, node: Apply, writer: Writer) -> Iterator[Candidate]:
         else:
             options["size"] = Operand(size)
     options |= {"rng": Operand(generator), "return_next_rng": text("True")}
-    made = public_op(op)
-    if made is not None:
-        yield Candidate(call(made, parameters, options), tuple(node.outputs))
+    if type(getattr(pt.random, str(op.name), None)) is type(op):
+        public = Reference("pytensor.tensor.random", op.name)
+        for given in (options, options | {"dtype": quoted(str(op.dtype))}):
+            yield Candidate(call(public, parameters, given), tuple(node.outputs))
     constructed = writer.values.op(op)
     yield Candidate(call(constructed, parameters, options), tuple(node.outputs))
 

@@ -18,6 +18,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.python_source import constants
 from scanopt_cli.python_source.code import Binding, Candidate, Code, Leaf, Operand, code
 from scanopt_cli.python_source.values import CannotBeWrittenError, ValueCodes, shown, value_of_reference
@@ -132,6 +133,9 @@ class Planner:
                 waiting.pop()
                 continue
             node = variable.owner
+            if node is not None and (loops := self._loops_read(node)):
+                waiting += loops
+                continue
             made = None if node is None else next((v for v in node.outputs if v in self._known), None)
             if made is not None:
                 self._take_output(variable, made)
@@ -150,6 +154,12 @@ class Planner:
                 waiting += missing
             elif not self._accepts(variable, candidate):
                 current[source] = self._next(trials[source], variable)
+
+    def _loops_read(self, node: Apply) -> list[Variable]:
+        """Return the outputs of loops that ``node`` reads and that nothing stands for yet."""
+        return [
+            v for v in node.inputs if v not in self._known and v.owner is not None and is_loop(v.owner)
+        ]
 
     def _take_output(self, wanted: Variable, made: Variable) -> None:
         """Take an output that no result stands for of the node that made another one."""
@@ -214,14 +224,16 @@ class Planner:
         if len(only) == 1 and isinstance(only[0], Operand):
             self._aliases[wanted] = only[0].variable
             if wanted.name:
-                self.hints.setdefault(only[0].variable, wanted.name)
+                self.hints[only[0].variable] = wanted.name
             return True
         unpacks = isinstance(value, list | tuple)
         step = Step(candidate.code, candidate.results, bare, unpacks)
         self._made.update(dict.fromkeys(candidate.results, step))
         for variable, expression in candidate.derived:
             self._made[variable] = Step(expression, (variable,))
-            self.rows_of[variable] = expression.operands[0].variable
+            rows = expression.operands[0].variable
+            self.rows_of[variable] = rows
+            self.hints[variable] = f"{rows.name or 'rows'}_buffer"
         return True
 
     def _are_same(self, made: dict[Variable, Any], wanted: Variable) -> bool:

@@ -7,7 +7,7 @@ recognised need not be right, since the call is evaluated and compared with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ from scanopt_cli.python_source.code import (
     Reference,
     code,
     listed,
+    quoted,
     text,
 )
 
@@ -55,8 +56,12 @@ class _Sequence:
         return self.start + self.missing
 
 
-def scan_calls(node: Apply, step: Callable[[], Definition]) -> Iterator[Candidate]:
+def scan_calls(
+    node: Apply, step: Callable[[], Definition], titles: Mapping[Variable, str]
+) -> Iterator[Candidate]:
     """Yield calls of ``pytensor.scan`` that may make ``node``; ``step`` defines the function.
+
+    ``titles`` says what its outputs are called.
 
     First is one that leaves the number of steps to the sequences.
     """
@@ -70,7 +75,7 @@ def scan_calls(node: Apply, step: Callable[[], Definition]) -> Iterator[Candidat
         return
     made = Operand(view.n_steps)
     for steps in ({}, {"n_steps": made}) if sequences else ({"n_steps": made},):
-        yield _call(view, step(), {**options, **steps})
+        yield _call(view, step(), {**options, **steps}, titles)
 
 
 def _options(view: ScanView, sequences: Sequence[_Sequence]) -> dict[str, Part]:
@@ -92,11 +97,13 @@ def _options(view: ScanView, sequences: Sequence[_Sequence]) -> dict[str, Part]:
     if op.truncate_gradient != -1:
         options["truncate_gradient"] = text(str(int(op.truncate_gradient)))
     if op.name:
-        options["name"] = text(repr(str(op.name)))
+        options["name"] = quoted(str(op.name))
     return options
 
 
-def _call(view: ScanView, step: Definition, options: dict[str, Part]) -> Candidate:
+def _call(
+    view: ScanView, step: Definition, options: dict[str, Part], titles: Mapping[Variable, str]
+) -> Candidate:
     given = {**options, "return_updates": text("False")}
     lines = "".join(f"\n    {name}={{}}," for name in given)
     made = code(f"{{}}(\n    {{}},{lines}\n)", _SCAN, step, *given.values())
@@ -105,7 +112,7 @@ def _call(view: ScanView, step: Definition, options: dict[str, Part]) -> Candida
     for slot in view.outputs():
         if slot.kind in _AFTER_START:
             # What is returned is the buffer without its first rows.
-            rows: Variable = slot.output.type()
+            rows: Variable = slot.output.type(name=titles.get(slot.output, slot.output.name))
             results.append(rows)
             buffer = code("{}.owner.inputs[0]", Operand(rows, Binding.ATOM, bare=False))
             derived.append((slot.output, buffer))

@@ -20,7 +20,7 @@ from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.errors import ScanoptError, brief
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, loaded_graph
-from scanopt_cli.python_source.code import Code, Reference, call, text
+from scanopt_cli.python_source.code import Code, Reference, call, quoted, text
 from scanopt_cli.python_source.constants import generator_code, stored, value_code
 from scanopt_cli.python_source.definitions import Definitions
 from scanopt_cli.python_source.layout import (
@@ -30,6 +30,7 @@ from scanopt_cli.python_source.layout import (
     definition_lines,
     leaves_of,
     needed,
+    statement,
 )
 from scanopt_cli.python_source.planning import Plan
 from scanopt_cli.python_source.script import PythonScript
@@ -169,10 +170,7 @@ class _Writer:
         if scope.arrays:
             scope.imports["import numpy as np"] = None
             scope.imports["from pathlib import Path"] = None
-        first = [line for line in scope.imports if "pathlib" in line or line == "import json"]
-        yield from sorted(first)
-        yield from [""] if first else []
-        yield from sorted(line for line in scope.imports if line not in first)
+        yield from scope.import_lines()
         if config.floatX != "float64":
             yield from ("", f"pytensor.config.floatX = {config.floatX!r}")
         if scope.arrays:
@@ -187,14 +185,14 @@ class _Writer:
             default = "generator" if not hasattr(variable.type, "ndim") else "x"
             name = block.name(variable, variable.name, default)
             names.append(name)
-            yield f"{name} = {scope.plain(expression)}"
+            yield from statement(f"{name} = {scope.plain(expression)}")
         block.write()
         yield from ("", *block.lines, "") if block.lines else [""]
         is_shared = [isinstance(v, SharedVariable) for v in plan.inputs]
         own = [name for name, shared in zip(names, is_shared, strict=True) if not shared]
         listed_names = names if self._lists_shared else own
-        yield f"inputs = [{', '.join(listed_names)}]"
-        yield f"outputs = {block.outputs()}"
+        yield from statement(f"inputs = [{', '.join(listed_names)}]")
+        yield from statement(f"outputs = {block.outputs()}")
         if calls:
             yield from ("", 'if __name__ == "__main__":')
             given = f"[{', '.join(own)}]"
@@ -234,7 +232,7 @@ class _Writer:
             held = array_code(np.asarray(content), name)
         else:
             held = value_code(content, self._values, name)
-        options = {} if name is None else {"name": text(repr(name))}
+        options = {} if name is None else {"name": quoted(name)}
         yield call(Reference("pytensor", "shared"), [held], options)
         shape = self._values.of(tuple(getattr(variable.type, "shape", ())))
         yield call(Reference("pytensor", "shared"), [held], {**options, "shape": shape})

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
+from pytensor.tensor.random.type import random_generator_type
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.python_source.code import (
@@ -23,6 +24,7 @@ from scanopt_cli.python_source.code import (
     code,
     listed,
     paired,
+    quoted,
     reference_to,
     text,
 )
@@ -81,7 +83,7 @@ def is_short(array: np.ndarray[Any, Any]) -> bool:
 def array_code(array: np.ndarray[Any, Any], hint: str | None) -> Code:
     """Return an array as an expression; a long one is in the file beside the script."""
     if is_short(array):
-        made = code("{}({}, dtype={})", _array, entries(array), text(repr(str(array.dtype))))
+        made = code("{}({}, dtype={})", _array, entries(array), quoted(str(array.dtype)))
         if _is_same(made, array):
             return made
     if array.dtype.kind not in "biufc":
@@ -120,7 +122,9 @@ class ValueCodes:
         match value:
             case Enum():
                 return code(f"{{}}.{value.name}", self._named(type(value)))
-            case None | bool() | str() | bytes() if type(value) in (type(None), bool, str, bytes):
+            case str() if type(value) is str:
+                return quoted(value)
+            case None | bool() | bytes() if type(value) in (type(None), bool, bytes):
                 return text(repr(value))
             case np.generic():
                 return array_code(np.asarray(value), None)
@@ -138,7 +142,7 @@ class ValueCodes:
             case slice():
                 return call(text("slice"), [self.of(p) for p in (value.start, value.stop, value.step)])
             case np.dtype():
-                return call(Reference("numpy", "dtype"), [text(repr(value.str))])
+                return call(Reference("numpy", "dtype"), [quoted(value.str)])
             case np.ndarray():
                 return array_code(value, None)
             case type():
@@ -193,7 +197,8 @@ class ValueCodes:
                 continue
             value = getattr(item, attribute)
             default = defaults.get(argument, inspect.Parameter.empty)
-            if not (type(default) is type(value) and _are_equal(default, value)):
+            is_none = default is None and isinstance(value, Mapping) and not value
+            if not is_none and not (type(default) is type(value) and _are_equal(default, value)):
                 found[argument] = self.of(value)
         return found
 
@@ -203,16 +208,26 @@ class ValueCodes:
 
     def variable(self, kind: Type, name: str | None) -> Code:
         """Return a new variable of a Type, by the function of PyTensor that makes those."""
-        named = [] if name is None else [text(repr(str(name)))]
+        named = [] if name is None else [quoted(str(name))]
         if type(kind) is TensorType:
-            dtype = text(repr(kind.dtype))
+            dtype = quoted(kind.dtype)
             if any(length is not None for length in kind.shape) or kind.ndim >= len(_SHAPES):
                 shape = paired([self.of(length) for length in kind.shape])
                 options = {"dtype": dtype, "shape": shape}
                 return call(Reference("pytensor.tensor", "tensor"), named, options)
             function = Reference("pytensor.tensor", _SHAPES[kind.ndim])
             return call(function, named, {"dtype": dtype})
+        if kind == random_generator_type:
+            made = Reference("pytensor.tensor.random.type", "random_generator_type")
+            return call(made, named)
         return call(self.type_code(kind), named)
+
+
+    def variables(self, kinds: Sequence[Type]) -> Code:
+        """Return a list of new variables, one of each Type."""
+        if len(kinds) > 2 and all(kind == kinds[0] for kind in kinds):
+            return code(f"[{{}} for _ in range({len(kinds)})]", self.variable(kinds[0], None))
+        return listed([self.variable(kind, None) for kind in kinds])
 
 
 def _are_equal(one: Any, other: Any) -> bool:

@@ -1,0 +1,62 @@
+"""Long lines of a script, broken at the commas of their brackets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+_WIDTH = 100
+_INDENT = " " * 4
+_OPENING, _CLOSING = "([{", ")]}"
+
+
+def wrapped(line: str, indent: str = "") -> Iterator[str]:
+    """Yield the lines that a statement, or a part of one, is written in."""
+    if len(indent) + len(line) <= _WIDTH:
+        yield indent + line
+        return
+    places = list(_brackets(line))
+    groups = [place for place in places if place[2] == 0 and place[0] in _OPENING]
+    if not groups:
+        yield indent + line
+        return
+    start, end = max((_group(places, begin) for _, begin, _ in groups), key=lambda g: g[1] - g[0])
+    commas = [at for sign, at, depth in places if sign == "," and depth == 1 and start < at < end]
+    if not commas:
+        inside = list(wrapped(line[start + 1 : end], indent + _INDENT))
+    else:
+        edges = [start, *commas, end]
+        parts = [line[a + 1 : b].strip() for a, b in zip(edges, edges[1:], strict=False)]
+        inside = [
+            text for part in parts if part for text in wrapped(f"{part},", indent + _INDENT)
+        ]
+    yield indent + line[: start + 1]
+    yield from inside
+    yield from wrapped(line[end:], indent)
+
+
+def _group(places: list[tuple[str, int, int]], begin: int) -> tuple[int, int]:
+    end = next(at for sign, at, depth in places if at > begin and depth == 0 and sign in _CLOSING)
+    return begin, end
+
+
+def _brackets(line: str) -> Iterator[tuple[str, int, int]]:
+    """Yield each bracket and comma outside of strings, its place, and how deep it is."""
+    depth, quote, place = 0, "", 0
+    while place < len(line):
+        sign = line[place]
+        if quote:
+            if sign == "\\":
+                place += 1
+            elif sign == quote:
+                quote = ""
+        elif sign in "'\"":
+            quote = sign
+        elif sign in _OPENING:
+            yield sign, place, depth
+            depth += 1
+        elif sign in _CLOSING:
+            depth -= 1
+            yield sign, place, depth
+        elif sign == ",":
+            yield sign, place, depth
+        place += 1
