@@ -24,6 +24,7 @@ from scanopt_cli.cli import inspect as inspect_command
 from scanopt_cli.cli import list_rules
 from scanopt_cli.cli import optimize as optimize_command
 from scanopt_cli.cli import passes as passes_command
+from scanopt_cli.cli import python as python_command
 from scanopt_cli.cli import verify as verify_command
 from scanopt_cli.cli.console import finish, set_up, tell
 from scanopt_cli.cli.exits import ExitCode
@@ -47,6 +48,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("grad", grad_command.grad),
     ("hash", hash_command.hash_graphs),
     ("inspect", inspect_command.inspect),
+    ("python", python_command.python),
     ("verify", verify_command.verify),
     ("check", check_command.check),
     ("rules", list_rules.rules),

@@ -15,6 +15,8 @@ from typing import Any
 
 from pytensor.graph.basic import Variable
 
+from scanopt_cli.text import printable
+
 
 class Binding(IntEnum):
     """How tightly the outermost operation of an expression binds its operands."""
@@ -81,11 +83,17 @@ class Definition:
         The function or Op itself.
     code
         The expression that makes it, of an Op.
+    settings
+        Attributes of an Op that are set afterwards.
+    note
+        What a comment says of it.
     """
 
     hint: str | None
     value: Any
     code: Code | None = None
+    settings: Mapping[str, Code] = field(default_factory=dict)
+    note: str | None = None
 
 
 type Leaf = Operand | Reference | LongConstant | Definition
@@ -138,7 +146,7 @@ class Code:
             return name, Binding.ATOM
 
         text = self.render(bound)
-        return eval(text, namespace)  # noqa: S307 - of templates of this package
+        return eval(text, namespace)
 
 
 def code(
@@ -160,8 +168,11 @@ def text(value: str) -> Code:
 
 
 def quoted(value: str) -> Code:
-    """Return a string as an expression: its ``repr``, in double quotes if it has neither kind."""
-    literal = repr(str(value))
+    """Return a string as an expression, in double quotes if it has neither kind.
+
+    What a log might take for a command is escaped: ``\\x3a`` is a colon in a string, too.
+    """
+    literal = printable(repr(str(value)))
     if literal[0] == "'" and '"' not in literal and "\\'" not in literal:
         literal = f'"{literal[1:-1]}"'
     return text(literal)
@@ -195,7 +206,9 @@ def call(
     return code(f"{{}}({', '.join(listed_parts)})", function, *arguments, *given.values())
 
 
-def method(variable: Variable | Code, name: str, *arguments: Part | Variable, **options: Part) -> Code:
+def method(
+    variable: Variable | Code, name: str, *arguments: Part | Variable, **options: Part
+) -> Code:
     """Return a call of a method of ``variable``."""
     owner: Part = (
         Code(variable.parts, variable.binding, Binding.ATOM)

@@ -1,4 +1,4 @@
-"""What a script defines before it builds its graph: functions for steps, and Ops that hold graphs."""
+"""What a script defines first: functions that compute steps, and Ops that hold graphs."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from scanopt_cli.python_source.code import (
     call,
     code,
     listed,
-    reference_to,
     quoted,
+    reference_to,
     text,
 )
 from scanopt_cli.python_source.operations import by_function, candidates, plainly
 from scanopt_cli.python_source.planning import Plan, Planner
 from scanopt_cli.python_source.public_ops import public_op
 from scanopt_cli.python_source.scan_calls import scan_calls
-from scanopt_cli.python_source.values import ValueCodes
+from scanopt_cli.python_source.values import ValueCodes, value_of_reference
 from scanopt_cli.serialization.unpickler.constructors import builds_its_graph
 
 _FROZEN = Reference("pytensor.graph.fg", "FrozenFunctionGraph.from_io")
@@ -118,23 +118,34 @@ class Definitions:
         graph = getattr(op, "fgraph", None)
         if not isinstance(graph, AbstractFunctionGraph):
             return
-        forms = self._forms(op, graph, names)
-        for form in forms:
-            with suppress(Exception), warnings.catch_warnings(action="ignore"):
-                made = Definition(_own_name(op), form.evaluate(lambda leaf: leaf.value), form)  # type: ignore[union-attr]
-                if self._sameness.of_op(made.value) == self._sameness.of_op(op):
-                    break
-        else:
-            made = Definition(_own_name(op), forms[-1].evaluate(lambda leaf: leaf.value), forms[-1])  # type: ignore[union-attr]
+        made = self._first_equal(op, self._forms(op, graph, names))
         self.made.append(made)
         self._equal[key] = code("{}", made)
         self._ops[id(op)] = op, self._equal[key]
+
+    def _first_equal(self, op: Any, forms: Sequence[Code]) -> Definition:
+        """Return the first of the ``forms`` that makes ``op``, else the last."""
+        places = getattr(op, "destroy_map", None) if isinstance(op, Scan) else None
+        settings = {"destroy_map": self.values.of(places)} if places else {}
+        for form in forms:
+            with suppress(Exception), warnings.catch_warnings(action="ignore"):
+                value = form.evaluate(value_of_reference)
+                for name, setting in settings.items():
+                    setattr(value, name, setting.evaluate(value_of_reference))
+                if self._sameness.of_op(value) == self._sameness.of_op(op):
+                    return Definition(_own_name(op), value, form, settings)
+        form = forms[-1]
+        made = Definition(_own_name(op), form.evaluate(value_of_reference), form)
+        if isinstance(op, OpFromGraph):
+            made.note = "It is differentiated by its graph, not in its own way."
+        return made
 
     def _forms(
         self, op: Any, graph: AbstractFunctionGraph, names: Sequence[str | None]
     ) -> list[Code]:
         """Return expressions that make an Op which holds ``graph``, the last of which is plain."""
-        function = self._function(graph, names, hint=_own_name(op), what="outputs" if isinstance(op, OpFromGraph) else "step")
+        what = "outputs" if isinstance(op, OpFromGraph) else "step"
+        function = self._function(graph, names, hint=_own_name(op), what=what)
         variables = self.values.variables([v.type for v in graph.inputs])
         inner = code("inner := {}", variables)
         results = code("{}(*inner)" if len(graph.outputs) != 1 else "[{}(*inner)]", function)
@@ -168,7 +179,9 @@ class Definitions:
             options["name"] = quoted(str(op.name))
         if op.destroy_map:
             options["destroy_map"] = self.values.of(op.destroy_map)
-        plain = call(Reference("pytensor.compile.builders", "OpFromGraph"), [inner, results], options)
+        plain = call(
+            Reference("pytensor.compile.builders", "OpFromGraph"), [inner, results], options
+        )
         forms = [plain]
         with suppress(Exception):
             more = dict(options)
@@ -236,9 +249,8 @@ class Definitions:
             )
 
         called = f"{hint}_{what}" if hint else what
-        made = Function(
-            called, value, plan=plan, parameters=(*names, *[None] * (len(graph.inputs) - len(names))), returned=returned
-        )
+        parameters = (*names, *[None] * (len(graph.inputs) - len(names)))
+        made = Function(called, value, plan=plan, parameters=parameters, returned=returned)
         self._functions[key] = made
         self.made.append(made)
         return made

@@ -207,7 +207,11 @@ def definition_lines(definitions: Sequence[Definition], scope: Globals) -> Itera
         else:
             assert definition.code is not None
             yield from ("", "") if was_function else ()
-            yield from statement(f"{scope.text(definition)} = {scope.plain(definition.code)}")
+            name = scope.text(definition)
+            yield from [f"# {definition.note}"] if definition.note else []
+            yield from statement(f"{name} = {scope.plain(definition.code)}")
+            for setting, value in definition.settings.items():
+                yield f"{name}.{setting} = {scope.plain(value)}"
             was_function = False
 
 
@@ -226,6 +230,7 @@ def needed(made: Sequence[Definition], codes: Iterable[Code]) -> list[Definition
 def leaves_of(definition: Definition) -> Iterator[Leaf]:
     """Yield what a definition refers to."""
     codes = [definition.code] if definition.code is not None else []
+    codes += definition.settings.values()
     if isinstance(definition, Function):
         codes = [*(step.code for step in definition.plan.steps), definition.returned]
         for step in definition.plan.steps:
@@ -240,4 +245,3 @@ def bare_leaves(step: Step) -> Iterator[Leaf]:
         plain = stands_bare(operand, step.bare)
         if plain is not None:
             yield from plain.leaves()
-

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable
 
 _LONGEST = 40
-_NO_LETTER = re.compile(r"\W+")
+_NO_LETTER = re.compile(r"\W+", re.ASCII)
 _NUMBERED = re.compile(r"_\d+$")
 RESERVED = frozenset(
     {*keyword.kwlist, *keyword.softkwlist, *dir(builtins)}
@@ -21,15 +21,22 @@ RESERVED = frozenset(
 def identifier(text: str | None) -> str | None:
     """Return ``text`` as an identifier, ``P_0_1`` for ``P[0, 1]``; None if nothing of it is left.
 
-    Python reads the compatibility form of a name, so that is what is returned.
+    Only ASCII stays, so that a script can be printed anywhere; Greek letters are spelled.
     """
     if not text:
         return None
-    plain = unicodedata.normalize("NFKC", text[: 4 * _LONGEST])
+    known = unicodedata.normalize("NFKC", text[: 4 * _LONGEST])
+    plain = "".join(char if char.isascii() else _spelled(char) for char in known)
     name = _NO_LETTER.sub("_", plain).strip("_")[:_LONGEST].rstrip("_")
     if name[:1].isdigit():
         name = f"v{name}"
     return name if name.isidentifier() else None
+
+
+def _spelled(char: str) -> str:
+    """Return the name of a Greek letter: ``sigma``."""
+    words = unicodedata.name(char, "").lower().split()
+    return words[-1] if words[:1] == ["greek"] and words[-1].isalpha() else "_"
 
 
 class Names:

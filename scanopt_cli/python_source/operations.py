@@ -98,7 +98,7 @@ def candidates(op: Any, node: Apply, writer: Writer) -> Iterator[Code | Candidat
 
 @candidates.register(Elemwise)
 @candidates.register(ScalarOp)
-def _elementwise(op: Any, node: Apply, writer: Writer) -> Iterator[Code]:
+def _elementwise(op: Any, node: Apply, writer: Writer) -> Iterator[Code]:  # noqa: ARG001
     scalar = op.scalar_op if isinstance(op, Elemwise) else op
     plain = [_without_new_axes(variable, node) for variable in node.inputs]
     # Which operands get new axes by themselves depends on the others.
@@ -153,7 +153,9 @@ def _dimshuffle(op: Any, node: Apply, writer: Writer) -> Iterator[Code]:  # noqa
         yield code(f"{{}}[{', '.join(index)}]", Operand(array, Binding.ATOM, bare=False))
     elif "x" not in order and kept == sorted(kept):
         dropped = tuple(axis for axis in range(array.type.ndim) if axis not in kept)
-        yield method(array, "squeeze", number(dropped[0]) if len(dropped) == 1 else text(str(dropped)))
+        yield method(
+            array, "squeeze", number(dropped[0]) if len(dropped) == 1 else text(str(dropped))
+        )
     yield method(array, "dimshuffle", *(text(repr(axis)) for axis in order))
 
 
@@ -286,6 +288,7 @@ def _choice(op: Any, node: Apply, writer: Writer) -> Iterator[Candidate]:  # noq
 
 @candidates.register(RandomVariable)
 def _draw(op: Any, node: Apply, writer: Writer) -> Iterator[Candidate]:
+    law: Any = op
     generator, size, *parameters = node.inputs
     options: dict[str, Part] = {}
     if not isinstance(size.type, NoneTypeT):
@@ -296,9 +299,9 @@ def _draw(op: Any, node: Apply, writer: Writer) -> Iterator[Candidate]:
         else:
             options["size"] = Operand(size)
     options |= {"rng": Operand(generator), "return_next_rng": text("True")}
-    if type(getattr(pt.random, str(op.name), None)) is type(op):
-        public = Reference("pytensor.tensor.random", op.name)
-        for given in (options, options | {"dtype": quoted(str(op.dtype))}):
+    if type(getattr(pt.random, str(law.name), None)) is type(op):
+        public = Reference("pytensor.tensor.random", law.name)
+        for given in (options, options | {"dtype": quoted(str(law.dtype))}):
             yield Candidate(call(public, parameters, given), tuple(node.outputs))
     constructed = writer.values.op(op)
     yield Candidate(call(constructed, parameters, options), tuple(node.outputs))
@@ -333,5 +336,3 @@ def plainly(node: Apply, writer: Writer) -> Iterator[Candidate]:
     atom = Code(made.parts, made.binding, Binding.ATOM)
     outputs = code("{}.outputs", call(code("{}.make_node", atom), node.inputs))
     yield Candidate(outputs, tuple(node.outputs))
-
-

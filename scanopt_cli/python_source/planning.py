@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from functools import partial
 from typing import Any
 
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -21,15 +21,20 @@ from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.python_source import constants
 from scanopt_cli.python_source.code import Binding, Candidate, Code, Leaf, Operand, code
-from scanopt_cli.python_source.values import CannotBeWrittenError, ValueCodes, shown, value_of_reference
+from scanopt_cli.python_source.values import (
+    CannotBeWrittenError,
+    ValueCodes,
+    shown,
+    value_of_reference,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """One statement: what it makes, and by which expression.
 
-    ``bare`` says whether constants stand in it as plain numbers where they may; ``unpacks``, whether
-    the value of the expression is a list of the results.
+    ``bare`` says whether constants stand in it as plain numbers where they may; ``unpacks`` says
+    whether the value of the expression is a list of the results.
     """
 
     code: Code
@@ -52,9 +57,7 @@ class Plan:
         """Return the outputs, computed from other inputs."""
         known: dict[Variable, Any] = dict(zip(self.inputs, arguments, strict=True))
         for step in self.steps:
-            value = step.code.evaluate(
-                lambda leaf, step=step: _value(leaf, known, step.bare, self.aliases)
-            )
+            value = step.code.evaluate(partial(_value, known, step.bare, self.aliases))
             found = value if step.unpacks else [value]
             known.update(zip(step.results, found, strict=True))
         return [known[self.actual(output)] for output in self.outputs]
@@ -64,7 +67,7 @@ class Plan:
         return self.aliases.get(variable, variable)
 
 
-def stands_bare(leaf: Operand, step_is_bare: bool) -> Code | None:  # noqa: FBT001
+def stands_bare(leaf: Operand, step_is_bare: bool) -> Code | None:
     """Return the plain number that stands for an operand, if one does."""
     if step_is_bare and leaf.bare and isinstance(leaf.variable, Constant):
         return constants.plain_number(leaf.variable)
@@ -72,10 +75,7 @@ def stands_bare(leaf: Operand, step_is_bare: bool) -> Code | None:  # noqa: FBT0
 
 
 def _value(
-    leaf: Leaf,
-    known: dict[Variable, Any],
-    bare: bool,  # noqa: FBT001
-    aliases: Mapping[Variable, Variable] = MappingProxyType({}),
+    known: Mapping[Variable, Any], bare: bool, aliases: Mapping[Variable, Variable], leaf: Leaf
 ) -> Any:
     if not isinstance(leaf, Operand):
         return leaf.value
@@ -136,7 +136,9 @@ class Planner:
             if node is not None and (loops := self._loops_read(node)):
                 waiting += loops
                 continue
-            made = None if node is None else next((v for v in node.outputs if v in self._known), None)
+            made = (
+                None if node is None else next((v for v in node.outputs if v in self._known), None)
+            )
             if made is not None:
                 self._take_output(variable, made)
                 continue
@@ -158,7 +160,9 @@ class Planner:
     def _loops_read(self, node: Apply) -> list[Variable]:
         """Return the outputs of loops that ``node`` reads and that nothing stands for yet."""
         return [
-            v for v in node.inputs if v not in self._known and v.owner is not None and is_loop(v.owner)
+            v
+            for v in node.inputs
+            if v not in self._known and v.owner is not None and is_loop(v.owner)
         ]
 
     def _take_output(self, wanted: Variable, made: Variable) -> None:
@@ -203,12 +207,14 @@ class Planner:
             operand.bare and isinstance(operand.variable, Constant)
             for operand in candidate.code.operands
         )
-        return any(self._try(wanted, candidate, bare) for bare in ((True, False) if has_bare else (False,)))
+        return any(
+            self._try(wanted, candidate, bare) for bare in ((True, False) if has_bare else (False,))
+        )
 
-    def _try(self, wanted: Variable, candidate: Candidate, bare: bool) -> bool:  # noqa: FBT001
+    def _try(self, wanted: Variable, candidate: Candidate, bare: bool) -> bool:
         try:
             with warnings.catch_warnings(action="ignore"):
-                value = candidate.code.evaluate(lambda leaf: _value(leaf, self._known, bare))
+                value = candidate.code.evaluate(partial(_value, self._known, bare, self._aliases))
                 found = value if isinstance(value, list | tuple) else [value]
                 results = dict(zip(candidate.results, found, strict=True))
                 derived = {

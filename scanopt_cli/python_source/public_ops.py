@@ -35,7 +35,7 @@ def _public_ops() -> dict[bytes, Reference]:
 
 def public_op(op: Op) -> Reference | None:
     """Return the public name of an Op, if it has one."""
-    return None if isinstance(op, OpFromGraph) else _public_ops().get(Sameness().of_op(op))
+    return None if hasattr(op, "fgraph") else _public_ops().get(Sameness().of_op(op))
 
 
 def functions_like(op: Op) -> Iterator[tuple[Reference, frozenset[str]]]:

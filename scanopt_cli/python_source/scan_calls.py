@@ -1,8 +1,8 @@
 """Scans as calls of ``pytensor.scan``, where they have the form that it builds.
 
-It cuts each sequence to the taps and the steps, writes the initial rows of a state into a buffer that
-is as long as the loop, and returns the buffers without them. Here that is recognised; what is
-recognised need not be right, since the call is evaluated and compared with the node.
+That cuts each sequence to the taps and the steps, writes the initial rows of a state into a buffer
+that is as long as the loop, and returns the buffers without them. Here it is recognised; it need
+not be right, since the call is evaluated and compared with the node.
 """
 
 from __future__ import annotations
@@ -212,4 +212,5 @@ def _sliced(variable: Variable) -> Apply:
 def _owner(variable: Variable, kind: type[Any]) -> Apply:
     if variable.owner is None or not isinstance(variable.owner.op, kind):
         raise _NotOfThatFormError
-    return variable.owner
+    node: Apply = variable.owner
+    return node

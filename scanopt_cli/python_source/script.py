@@ -49,7 +49,9 @@ class PythonScript(Presented):
         beside = target.with_suffix(ARRAYS)
         if beside == target:
             raise ScanoptError(
-                "is the name of the constants", where=str(target), hint="name the script, as model.py"
+                "is the name of the constants",
+                where=str(target),
+                hint="name the script, as model.py",
             )
         if self.constants:
             stream = io.BytesIO()

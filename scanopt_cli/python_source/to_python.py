@@ -20,7 +20,7 @@ from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.errors import ScanoptError, brief
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, loaded_graph
-from scanopt_cli.python_source.code import Code, Reference, call, quoted, text
+from scanopt_cli.python_source.code import Code, Reference, call, quoted
 from scanopt_cli.python_source.constants import generator_code, stored, value_code
 from scanopt_cli.python_source.definitions import Definitions
 from scanopt_cli.python_source.layout import (
@@ -48,16 +48,16 @@ _LONGEST_SOURCE = 80
 def to_python(graph: GraphLike, *, values: bool = False) -> PythonScript:
     """Return ``graph`` as a Python script that builds it again, without scanopt.
 
-    Loops are calls of ``pytensor.scan`` where they have that form, and Scans with their bodies where
-    not; those of `scanopt_cli.loop` need that package. Other operations stand by their public
+    Loops are calls of ``pytensor.scan`` where they have that form, and Scans with their bodies
+    where not; those of `scanopt_cli.loop` need that package. Other operations stand by their public
     functions where there are some. The script has the names of the graph's variables, as far as
-    they can be names in Python. Running it gives ``inputs`` and ``outputs``, of a graph with the same
-    `digest`: that is tried before the script is returned.
+    they can be names in Python. Running it gives ``inputs`` and ``outputs``, of a graph with the
+    same `digest`: that is tried before the script is returned.
 
     Parameters
     ----------
     graph
-        What `load` returns, the path of a file, a ``FunctionGraph`` or an ``(inputs, outputs)`` pair.
+        A `Graph`, the path of its file, a ``FunctionGraph``, or a pair of inputs and outputs.
     values
         Whether to add recorded values of the inputs; run as a program, the script then prints the
         outputs.
@@ -65,8 +65,8 @@ def to_python(graph: GraphLike, *, values: bool = False) -> PythonScript:
     Raises
     ------
     ScanoptError
-        If an Op, a Type or a constant cannot be written, which it names; or ``values`` are asked for
-        and there are none.
+        If an Op, a Type or a constant cannot be written, which it names; or ``values`` are asked
+        for and there are none.
     """
     given = loaded_graph(graph)
     whole = given if isinstance(given, Graph) else as_graph(given)
@@ -74,7 +74,7 @@ def to_python(graph: GraphLike, *, values: bool = False) -> PythonScript:
         raise ScanoptError(
             "has no recorded values",
             where=whole.source,
-            hint="leave out --values, or capture the graph with its first call",
+            hint="leave them out, or capture the graph with its first call",
         )
     with bounded_folding(), config.change_flags(traceback__limit=0):
         wanted = digest(whole.fgraph)
@@ -101,7 +101,7 @@ def _built(script: PythonScript) -> str:
     with _scratch(script) as path, warnings.catch_warnings(action="ignore"):
         namespace: dict[str, Any] = {"__name__": "graph", "__file__": path}
         try:
-            exec(compile(script.text, path, "exec"), namespace)  # noqa: S102 - written above
+            exec(compile(script.text, path, "exec"), namespace)
         except Exception as error:
             raise ScanoptError(
                 f"its script does not run: {brief(error)}",
@@ -131,7 +131,7 @@ class _Writer:
         self._definitions = Definitions(graph.source, as_calls=as_calls)
         self._values = self._definitions.values
 
-    def script(self, values: bool) -> PythonScript:  # noqa: FBT001
+    def script(self, values: bool) -> PythonScript:
         graph, fgraph = self._graph, self._graph.fgraph
         made = [self._input(variable) for variable in fgraph.inputs]
         arguments = [value for _, value in made]
@@ -203,7 +203,8 @@ class _Writer:
             for name, shared, value in triples:
                 if shared:
                     yield f"    {name}.set_value({value})"
-            yield f"    print(*function({', '.join(v for _, shared, v in triples if not shared)}), sep=\"\\n\")"
+            given = ", ".join(value for _, shared, value in triples if not shared)
+            yield f'    print(*function({given}), sep="\\n")'
 
     def _input(self, variable: Variable) -> tuple[Code, Variable]:
         """Return how an input is made, and one that is made so."""
@@ -248,5 +249,3 @@ class _Writer:
             array = np.asarray(value, dtype=getattr(variable.type, "dtype", None))
             found.append(stored(array, hint))
         return found
-
-

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from pytensor.graph.op import Op
@@ -140,7 +140,9 @@ class ValueCodes:
             case Mapping():
                 return self._mapping(value)
             case slice():
-                return call(text("slice"), [self.of(p) for p in (value.start, value.stop, value.step)])
+                return call(
+                    text("slice"), [self.of(p) for p in (value.start, value.stop, value.step)]
+                )
             case np.dtype():
                 return call(Reference("numpy", "dtype"), [quoted(value.str)])
             case np.ndarray():
@@ -152,16 +154,16 @@ class ValueCodes:
             case Op():
                 return self.op(value)
             case _ if dataclasses.is_dataclass(value):
-                fields = {f.name: self.of(getattr(value, f.name)) for f in dataclasses.fields(value)}
+                fields = {
+                    f.name: self.of(getattr(value, f.name)) for f in dataclasses.fields(value)
+                }
                 return call(self._named(type(value)), (), fields)
             case _ if callable(value):
                 return code("{}", self._named(value))
         raise CannotBeWrittenError(f"a value of type {type(value).__name__}")
 
     def _mapping(self, value: Mapping[Any, Any]) -> Code:
-        items = [
-            code("{}: {}", self.of(key), self.of(item)) for key, item in value.items()
-        ]
+        items = [code("{}: {}", self.of(key), self.of(item)) for key, item in value.items()]
         joined = ", ".join(["{}"] * len(items))
         pieces = joined.split("{}")
         parts: list[Any] = ["{" + pieces[0]]
@@ -172,11 +174,13 @@ class ValueCodes:
     def _named(self, item: Any) -> Reference:
         found = reference_to(item)
         if found is None:
-            raise CannotBeWrittenError(f"{getattr(item, '__qualname__', item)}, which has no module")
+            raise CannotBeWrittenError(
+                f"{getattr(item, '__qualname__', item)}, which has no module"
+            )
         return found
 
     def op(self, op: Op) -> Code:
-        """Return an Op: one with a public name, what a definition makes, or a constructor's call."""
+        """Return an Op: by its public name, by a definition, or by its constructor."""
         known = self._op_code(op)
         return self.constructed(op) if known is None else known
 
@@ -186,13 +190,13 @@ class ValueCodes:
         return call(self._named(cls), (), self.arguments(item))
 
     def arguments(self, item: Any, *, without: Collection[str] = ()) -> dict[str, Code]:
-        """Return the arguments of the constructor that made ``item``, where they are no defaults."""
+        """Return the arguments of a constructor that makes ``item``, but for its defaults."""
         cls = type(item)
         defaults = {
             name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()
         }
         found = {}
-        for argument, attribute in argument_sources(cls):
+        for argument, attribute in argument_sources(cast(Hashable, cls)):
             if argument in without or not hasattr(item, attribute):
                 continue
             value = getattr(item, attribute)
@@ -221,7 +225,6 @@ class ValueCodes:
             made = Reference("pytensor.tensor.random.type", "random_generator_type")
             return call(made, named)
         return call(self.type_code(kind), named)
-
 
     def variables(self, kinds: Sequence[Type]) -> Code:
         """Return a list of new variables, one of each Type."""

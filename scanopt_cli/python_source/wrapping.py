@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 _WIDTH = 100
 _INDENT = " " * 4
@@ -25,10 +26,8 @@ def wrapped(line: str, indent: str = "") -> Iterator[str]:
         inside = list(wrapped(line[start + 1 : end], indent + _INDENT))
     else:
         edges = [start, *commas, end]
-        parts = [line[a + 1 : b].strip() for a, b in zip(edges, edges[1:], strict=False)]
-        inside = [
-            text for part in parts if part for text in wrapped(f"{part},", indent + _INDENT)
-        ]
+        parts = [line[a + 1 : b].strip() for a, b in pairwise(edges)]
+        inside = [text for part in parts if part for text in wrapped(f"{part},", indent + _INDENT)]
     yield indent + line[: start + 1]
     yield from inside
     yield from wrapped(line[end:], indent)
