@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -38,7 +37,7 @@ from scanopt_cli.python_source.code import (
 from scanopt_cli.python_source.operations import by_function, candidates, plainly
 from scanopt_cli.python_source.planning import Plan, Planner
 from scanopt_cli.python_source.public_ops import public_op
-from scanopt_cli.python_source.scan_calls import scan_calls
+from scanopt_cli.python_source.scan_calls import UNNAMED, scan_calls
 from scanopt_cli.python_source.values import ValueCodes, value_of_reference
 from scanopt_cli.serialization.unpickler.constructors import builds_its_graph
 
@@ -88,10 +87,10 @@ class Definitions:
                 names = loop_names.parameters(node, planner.hints)
                 yield from scan_calls(node, lambda: self._step(node.op, names), titles)
         yield from candidates(node.op, node, self)
+        yield from by_function(core_op(node.op), node, self)
         if isinstance(node.op, SymbolicOp) and builds_its_graph(node.op):
             constructed = self.values.constructed(node.op)
             yield Candidate(call(constructed, node.inputs), tuple(node.outputs))
-        yield from by_function(core_op(node.op), node, self)
         self._define(core_op(node.op), loop_names.parameters(node, planner.hints))
         yield from plainly(node, self)
 
@@ -128,7 +127,7 @@ class Definitions:
         places = getattr(op, "destroy_map", None) if isinstance(op, Scan) else None
         settings = {"destroy_map": self.values.of(places)} if places else {}
         for form in forms:
-            with suppress(Exception), warnings.catch_warnings(action="ignore"):
+            with suppress(Exception):
                 value = form.evaluate(value_of_reference)
                 for name, setting in settings.items():
                     setattr(value, name, setting.evaluate(value_of_reference))
@@ -154,7 +153,7 @@ class Definitions:
         if isinstance(op, Scan):
             options = {
                 name: self.values.of(getattr(op, name))
-                for name, default in zip(_OF_ANY_LOOP, (-1, None, True, True, None), strict=True)
+                for name, default in zip(_OF_ANY_LOOP, (-1, None, True, True, UNNAMED), strict=True)
                 if (getattr(op, name) or None) != default
             }
             return [call(cls, [inner, results, self.values.of(op.info)], options)]
@@ -264,4 +263,4 @@ def _returned(outputs: Sequence[Operand], *, always: bool) -> Code:
 
 def _own_name(op: Any) -> str | None:
     name = getattr(op, "name", None)
-    return name if isinstance(name, str) and isinstance(op, Op) else None
+    return name if isinstance(name, str) and name != UNNAMED else None

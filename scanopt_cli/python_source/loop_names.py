@@ -12,6 +12,7 @@ from scanopt_cli.ir.naming import slot_names
 from scanopt_cli.ir.scan_view import is_loop, loop_op, view_of
 from scanopt_cli.ir.slots import STATES, HasSlots, Slot, SlotKind
 from scanopt_cli.python_source.names import identifier
+from scanopt_cli.python_source.scan_calls import UNNAMED
 
 _OF_ROW = re.compile(r"_t([mp]\d+)?$")
 _OF_START = re.compile(r"_?(0|init|initial|start)$")
@@ -32,7 +33,8 @@ def parameters(node: Apply, around: Mapping[Variable, str]) -> list[str | None]:
 
 def results(node: Apply, around: Mapping[Variable, str]) -> dict[Variable, str]:
     """Return what the outputs of a loop are called that have no names."""
-    title = identifier(op_name(loop_op(node))) or "loop"
+    own = op_name(loop_op(node))
+    title = (None if own == UNNAMED else identifier(own)) or "loop"
     found: dict[Variable, str] = {}
     for slot, base in _bases(node, around):
         plain = None if base is None else _OF_START.sub("", _OF_ROW.sub("", base))

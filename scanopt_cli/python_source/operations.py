@@ -26,6 +26,7 @@ from pytensor.tensor.basic import (
 )
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Argmax, Dot
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Reshape, Shape, SpecifyShape
@@ -143,6 +144,7 @@ def _without_new_axes(variable: Variable, node: Apply) -> Variable:
 def _dimshuffle(op: Any, node: Apply, writer: Writer) -> Iterator[Code]:  # noqa: ARG001
     (array,) = node.inputs
     order = list(op.new_order)
+    yield from _product_of_vectors(array.owner)
     if order == [1, 0]:
         yield code("{}.T", Operand(array, Binding.ATOM, bare=False))
     kept = [axis for axis in order if axis != "x"]
@@ -207,6 +209,24 @@ def _dot(op: Any, node: Apply, writer: Writer) -> Iterator[Code]:  # noqa: ARG00
     yield call(Reference(TENSOR, "dot"), node.inputs)
 
 
+def _product_of_vectors(node: Apply | None) -> Iterator[Code]:
+    """Yield products of vectors, which PyTensor computes as those of matrices of one row."""
+    if node is None or not isinstance(node.op, Dot):
+        return
+    parts = [
+        v.owner.inputs[0] if v.owner is not None and isinstance(v.owner.op, DimShuffle) else v
+        for v in node.inputs
+    ]
+    for left, right in dict.fromkeys((tuple(parts), (parts[0], node.inputs[1]))):
+        yield call(Reference(TENSOR, "dot"), [left, right])
+
+
+@candidates.register(CumOp)
+def _so_far(op: Any, node: Apply, writer: Writer) -> Iterator[Code]:  # noqa: ARG001
+    function = Reference(TENSOR, "cumsum" if op.mode == "add" else "cumprod")
+    yield call(function, node.inputs, {} if op.axis is None else {"axis": number(op.axis)})
+
+
 def _matrix_product(node: Apply) -> Code:
     left = Operand(node.inputs[0], Binding.PRODUCT, bare=False)
     right = Operand(node.inputs[1], Binding.UNARY, bare=False)
@@ -215,12 +235,9 @@ def _matrix_product(node: Apply) -> Code:
 
 @candidates.register(Join)
 def _join(op: Any, node: Apply, writer: Writer) -> Iterator[Code]:  # noqa: ARG001
-    axis, *arrays = node.inputs
-    if isinstance(axis, Constant):
-        function = Reference(TENSOR, "concatenate")
-        options = {} if axis.data == 0 else {"axis": number(axis.data)}
-        yield call(function, [listed([Operand(array, bare=False) for array in arrays])], options)
-    yield call(Reference(TENSOR, "join"), node.inputs)
+    options = {"axis": number(op.axis)} if op.axis else {}
+    arrays = listed([Operand(array, bare=False) for array in node.inputs])
+    yield call(Reference(TENSOR, "concatenate"), [arrays], options)
 
 
 @candidates.register(MakeVector)
@@ -252,10 +269,17 @@ def _reshape(op: Any, node: Apply, writer: Writer) -> Iterator[Code]:
     if isinstance(shape, Constant):
         lengths = writer.values.of(tuple(int(length) for length in shape.data))
     elif shape.owner is not None and isinstance(shape.owner.op, MakeVector):
-        lengths = paired(shape.owner.inputs)
+        lengths = paired([_as_length(v) for v in shape.owner.inputs])
     if lengths is not None:
         yield method(array, "reshape", lengths)
     yield method(array, "reshape", Operand(shape), ndim=number(op.ndim))
+
+
+def _as_length(variable: Variable) -> Variable:
+    """Return a length without the cast that functions of shapes add to a plain number."""
+    node = variable.owner
+    is_cast = node is not None and isinstance(getattr(node.op, "scalar_op", None), Cast)
+    return node.inputs[0] if is_cast and isinstance(node.inputs[0], Constant) else variable
 
 
 @candidates.register(SpecifyShape)

@@ -7,7 +7,6 @@ variables that they stand for. Nothing is recursive: graphs may be deep.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -213,16 +212,15 @@ class Planner:
 
     def _try(self, wanted: Variable, candidate: Candidate, bare: bool) -> bool:
         try:
-            with warnings.catch_warnings(action="ignore"):
-                value = candidate.code.evaluate(partial(_value, self._known, bare, self._aliases))
-                found = value if isinstance(value, list | tuple) else [value]
-                results = dict(zip(candidate.results, found, strict=True))
-                derived = {
-                    variable: expression.evaluate(lambda leaf: results[leaf.variable])  # type: ignore[union-attr]
-                    for variable, expression in candidate.derived
-                }
-                if not self._are_same({**results, **derived}, wanted):
-                    return False
+            value = candidate.code.evaluate(partial(_value, self._known, bare, self._aliases))
+            found = value if isinstance(value, list | tuple) else [value]
+            results = dict(zip(candidate.results, found, strict=True))
+            derived = {
+                variable: expression.evaluate(partial(_value, results, False, {}))
+                for variable, expression in candidate.derived
+            }
+            if not self._are_same({**results, **derived}, wanted):
+                return False
         except Exception:
             return False
         self._known |= results | derived

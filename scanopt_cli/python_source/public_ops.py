@@ -15,7 +15,12 @@ from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.python_source.code import Reference
 from scanopt_cli.python_source.values import snake_case
 
-_WITH_OPS = ("pytensor.tensor", "pytensor.scalar", "pytensor.tensor.random")
+_WITH_OPS = (
+    "pytensor.tensor",
+    "pytensor.tensor.linalg",
+    "pytensor.scalar",
+    "pytensor.tensor.random",
+)
 _WITH_FUNCTIONS = ("pytensor.tensor", "pytensor.tensor.linalg", "pytensor.tensor.random")
 _RENAMED = {"MatrixInverse": "inv", "MatrixPinv": "pinv", "ARange": "arange"}
 """Classes of Ops whose functions have other names."""
@@ -29,7 +34,10 @@ def _public_ops() -> dict[bytes, Reference]:
         for name, item in vars(import_module(module)).items():
             is_op = isinstance(item, Op) and not isinstance(item, OpFromGraph)
             if is_op and not name.startswith("_") and not name.endswith("_inplace"):
-                found.setdefault(sameness.of_op(item), Reference(module, name))
+                key = sameness.of_op(item)
+                scalar = type(getattr(item, "scalar_op", None)).__name__.lower()
+                if key not in found or (name == scalar and found[key].module == module):
+                    found[key] = Reference(module, name)
     return found
 
 

@@ -33,6 +33,8 @@ from scanopt_cli.python_source.code import (
     text,
 )
 
+UNNAMED = "scan_fn"
+"""What PyTensor calls a Scan that nobody gave a name."""
 _SCAN = Reference("pytensor", "scan")
 _AFTER_START = (SlotKind.MIT_SOT, SlotKind.SIT_SOT)
 
@@ -96,7 +98,7 @@ def _options(view: ScanView, sequences: Sequence[_Sequence]) -> dict[str, Part]:
     op = view.op
     if op.truncate_gradient != -1:
         options["truncate_gradient"] = text(str(int(op.truncate_gradient)))
-    if op.name:
+    if op.name and op.name != UNNAMED:
         options["name"] = quoted(str(op.name))
     return options
 

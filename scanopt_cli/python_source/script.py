@@ -37,6 +37,9 @@ class PythonScript(Presented):
     constants: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     source: str = "<memory>"
 
+    def __str__(self) -> str:
+        return self.text.rstrip("\n")
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the script to ``path`` and its constants beside it, each whole or not at all.
 

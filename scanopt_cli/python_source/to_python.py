@@ -6,17 +6,16 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytensor
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Variable
 
 from scanopt_cli.equivalence.canonical import digest
-from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.errors import ScanoptError, brief
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, loaded_graph
@@ -40,7 +39,6 @@ from scanopt_cli.python_source.values import (
     value_of_reference,
 )
 from scanopt_cli.text import printable
-from scanopt_cli.version import __version__
 
 _LONGEST_SOURCE = 80
 
@@ -76,38 +74,33 @@ def to_python(graph: GraphLike, *, values: bool = False) -> PythonScript:
             where=whole.source,
             hint="leave them out, or capture the graph with its first call",
         )
-    with bounded_folding(), config.change_flags(traceback__limit=0):
-        wanted = digest(whole.fgraph)
-        for as_calls in (True, False):
-            for lists_shared in (False, True):
-                script = _Writer(whole, as_calls=as_calls, lists_shared=lists_shared).script(values)
+    with (
+        bounded_folding(),
+        config.change_flags(traceback__limit=0),
+        # What is tried and given up is nobody's business.
+        warnings.catch_warnings(action="ignore"),
+    ):
+        wanted, reason = digest(whole.fgraph), "it builds another graph"
+        # Shared variables are listed as inputs only if their order would be lost.
+        for as_calls, lists_shared in product((True, False), (False, True)):
+            script = _Writer(whole, as_calls=as_calls, lists_shared=lists_shared).script(values)
+            try:
                 if _built(script) == wanted:
                     return script
-    raise _not_rebuilt(whole)
-
-
-def _not_rebuilt(graph: Graph) -> ScanoptError:
-    sameness = Sameness()
-    sameness.of_graph(graph.fgraph)
-    hint = "report the graph as a bug of scanopt"
-    if sameness.opaque:
-        what = f"a value that cannot be compared, {sameness.opaque[0]}, cannot be written as Python"
-        return ScanoptError(what, where=graph.source, hint="define it in a module of its own")
-    return ScanoptError("the script does not build the graph", where=graph.source, hint=hint)
+            except Exception as error:
+                reason = brief(error)
+    raise ScanoptError(
+        f"its script does not build it: {reason}",
+        where=whole.source,
+        hint="report the graph as a bug of scanopt",
+    )
 
 
 def _built(script: PythonScript) -> str:
     """Return the digest of the graph that a script builds in a namespace of its own."""
-    with _scratch(script) as path, warnings.catch_warnings(action="ignore"):
+    with _scratch(script) as path:
         namespace: dict[str, Any] = {"__name__": "graph", "__file__": path}
-        try:
-            exec(compile(script.text, path, "exec"), namespace)
-        except Exception as error:
-            raise ScanoptError(
-                f"its script does not run: {brief(error)}",
-                where=script.source,
-                hint="report the graph as a bug of scanopt",
-            ) from error
+        exec(compile(script.text, path, "exec"), namespace)
         return digest((namespace["inputs"], namespace["outputs"]))
 
 
@@ -123,7 +116,7 @@ def _scratch(script: PythonScript) -> Iterator[str]:
 
 
 class _Writer:
-    """Writes one graph; shared variables are listed as inputs if their order would be lost."""
+    """Writes one graph, with its shared variables among the ``inputs`` or without them."""
 
     def __init__(self, graph: Graph, *, as_calls: bool, lists_shared: bool) -> None:
         self._graph = graph
@@ -165,14 +158,14 @@ class _Writer:
 
     def _head(self, scope: Globals) -> Iterator[str]:
         source = printable(self._graph.source)[-_LONGEST_SOURCE:]
-        yield f"# {source}, written by scanopt {__version__} for PyTensor {pytensor.__version__}"
+        yield f"# Written by scanopt python from {source}"
         yield ""
         if scope.arrays:
             scope.imports["import numpy as np"] = None
             scope.imports["from pathlib import Path"] = None
         yield from scope.import_lines()
         if config.floatX != "float64":
-            yield from ("", f"pytensor.config.floatX = {config.floatX!r}")
+            yield from ("", f'pytensor.config.floatX = "{config.floatX}"')
         if scope.arrays:
             yield from ("", 'constants = np.load(Path(__file__).with_suffix(".npz"))')
 
@@ -210,8 +203,7 @@ class _Writer:
         """Return how an input is made, and one that is made so."""
         try:
             for expression in self._input_codes(variable):
-                with warnings.catch_warnings(action="ignore"):
-                    made = expression.evaluate(value_of_reference)
+                made = expression.evaluate(value_of_reference)
                 if made.type == variable.type and type(made.type) is type(variable.type):
                     return expression, made
             reason = ""

@@ -120,7 +120,7 @@ class ValueCodes:
             If there is none.
         """
         match value:
-            case Enum():
+            case Enum() if str(value.name).isidentifier():
                 return code(f"{{}}.{value.name}", self._named(type(value)))
             case str() if type(value) is str:
                 return quoted(value)
