@@ -27,7 +27,7 @@ from support.python_scripts import assert_rebuilt
 
 X, Y = pt.dvector("x"), pt.dvector("y")
 M, A = pt.dmatrix("m"), pt.dmatrix("a")
-S, I, B = pt.dscalar("s"), pt.lscalar("i"), pt.bscalar("b")
+S, J = pt.dscalar("s"), pt.lscalar("i")
 V = pt.lvector("v")
 P = ps.float64("p")
 RNG = random_generator_type("rng")
@@ -53,10 +53,10 @@ WRITTEN: dict[str, tuple[Any, str]] = {
     "transposed": (M.T, "m.T"),
     "moved axes": (pt.tensor3("t").dimshuffle(2, 0, 1), "t.dimshuffle(2, 0, 1)"),
     "row": (X[1:] + X[:-1], "x[1:] + x[:-1]"),
-    "entry": (M[I, 0] + M[-1, I + 1], "m[i, 0] + m[-1, i + 1]"),
-    "steps": (X[::-1][I::2], "x[::-1][i::2]"),
+    "entry": (M[J, 0] + M[-1, J + 1], "m[i, 0] + m[-1, i + 1]"),
+    "steps": (X[::-1][J::2], "x[::-1][i::2]"),
     "set": (X[1:].set(Y), "x[1:].set(y)"),
-    "inc": (M[I].inc(Y), "m[i].inc(y)"),
+    "inc": (M[J].inc(Y), "m[i].inc(y)"),
     "indices": (X[V], "x[v]"),
     "constant indices": (M[[0, 2]], "m[[0, 2]]"),
     "indices written": (X[V].inc(Y), "x[v].inc(y)"),
@@ -65,15 +65,15 @@ WRITTEN: dict[str, tuple[Any, str]] = {
     "joined": (pt.concatenate([X, Y, X]), "pt.concatenate([x, y, x])"),
     "joined, axis": (pt.concatenate([M, A], axis=1), "pt.concatenate([m, a], axis=1)"),
     "stacked": (pt.stack([S, S * 2]), "pt.stack([s, s * 2])"),
-    "filled": (pt.zeros((I, 3)), 'pt.zeros((i, 3), dtype="float64")'),
-    "alloc": (pt.alloc(S, I, 2), "pt.alloc(s, i, 2)"),
-    "empty": (pt.empty((I,)), 'pt.empty((i,), dtype="float64")'),
-    "reshaped": (M.reshape((I, -1)), "m.reshape((i, -1))"),
+    "filled": (pt.zeros((J, 3)), 'pt.zeros((i, 3), dtype="float64")'),
+    "alloc": (pt.alloc(S, J, 2), "pt.alloc(s, i, 2)"),
+    "empty": (pt.empty((J,)), 'pt.empty((i,), dtype="float64")'),
+    "reshaped": (M.reshape((J, -1)), "m.reshape((i, -1))"),
     "flat": (M.flatten(), "m.reshape((-1,))"),
     "known shape": (pt.specify_shape(M, (3, None)), "pt.specify_shape(m, (3, None))"),
     "dot": (pt.dot(X, M), "pt.dot(x, m)"),
     "matmul": (M @ A, "m @ a"),
-    "eye": (pt.eye(I), "pt.eye(i, i"),
+    "eye": (pt.eye(J), "pt.eye(i, i"),
     "cholesky": (pt.linalg.cholesky(M), "pt.linalg.cholesky(m)"),
     "solve": (pt.linalg.solve(M, X), "solve"),
     "triangular": (pt.linalg.solve_triangular(M, X, lower=True), "lower=True"),
@@ -88,7 +88,7 @@ WRITTEN: dict[str, tuple[Any, str]] = {
     "repeated": (pt.repeat(X, V), "repeat(x"),
     "split": (pt.split(X, [2, 3], n_splits=2)[1], "split"),
     "nonzero": (pt.nonzero(X)[0], "nonzero"),
-    "range": (pt.arange(I), "pt.arange("),
+    "range": (pt.arange(J), "pt.arange("),
     "choice": (ifelse(S > 0, X, Y), "ifelse(s > 0, x, y)"),
     "choices": (ifelse(S > 0, [X, S], [Y, S + 1])[1], "ifelse(s > 0, [x, s], [y, s + 1])"),
     "assert": (Assert("positive '\n\"")(X, S > 0), "Assert("),
@@ -109,11 +109,11 @@ def test_text(name: str) -> None:
 
 DRAWN: dict[str, Callable[[], list[Any]]] = {
     "normal": lambda: pt.random.normal(X, S, rng=RNG, return_next_rng=True),
-    "size": lambda: pt.random.normal(0.0, S, size=(I, 3), rng=RNG, return_next_rng=True),
+    "size": lambda: pt.random.normal(0.0, S, size=(J, 3), rng=RNG, return_next_rng=True),
     "known size": lambda: pt.random.uniform(size=(2, 3), rng=RNG, return_next_rng=True),
     "float32": lambda: pt.random.normal(dtype="float32", rng=RNG, return_next_rng=True),
     "categorical": lambda: pt.random.categorical(M, rng=RNG, return_next_rng=True),
-    "integers": lambda: pt.random.integers(0, I, size=(4,), rng=RNG, return_next_rng=True),
+    "integers": lambda: pt.random.integers(0, J, size=(4,), rng=RNG, return_next_rng=True),
     "multivariate": lambda: pt.random.multivariate_normal(X, M, rng=RNG, return_next_rng=True),
     "dirichlet": lambda: pt.random.dirichlet(X, size=(2,), rng=RNG, return_next_rng=True),
 }
