@@ -36,6 +36,7 @@ _MODULES = {
 ALIASES = ("np", "pytensor", "ps", "pt", "json", "Path")
 _LONGEST_NESTED = 44
 _LONGEST_CONSTANT = 60
+_LONGEST_TARGET = 70
 _INDENT = " " * 4
 
 
@@ -161,6 +162,8 @@ class Block:
                 return
         targets = [self._target(variable) for variable in step.results]
         target = ", ".join(targets) + ("," if step.unpacks and len(targets) == 1 else "")
+        if len(target) > _LONGEST_TARGET:
+            target = f"({target})"
         self.lines += statement(f"{target} = {text}")
 
     def _target(self, variable: Variable) -> str:

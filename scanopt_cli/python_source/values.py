@@ -77,7 +77,8 @@ def entries(array: np.ndarray[Any, Any]) -> Code:
 
 def is_short(array: np.ndarray[Any, Any]) -> bool:
     """Whether an array may stand in the script itself."""
-    return array.dtype.kind in "biufc" and array.size <= SHORT
+    # An array of no entries may have many rows.
+    return array.dtype.kind in "biufc" and max(array.size, *array.shape, 0) <= SHORT
 
 
 def array_code(array: np.ndarray[Any, Any], hint: str | None) -> Code:

@@ -16,11 +16,11 @@ def wrapped(line: str, indent: str = "") -> Iterator[str]:
         yield indent + line
         return
     places = list(_brackets(line))
-    groups = [place for place in places if place[2] == 0 and place[0] in _OPENING]
+    groups = list(_groups(places))
     if not groups:
         yield indent + line
         return
-    start, end = max((_group(places, begin) for _, begin, _ in groups), key=lambda g: g[1] - g[0])
+    start, end = max(groups, key=lambda group: group[1] - group[0])
     commas = [at for sign, at, depth in places if sign == "," and depth == 1 and start < at < end]
     if not commas:
         inside = list(wrapped(line[start + 1 : end], indent + _INDENT))
@@ -33,9 +33,12 @@ def wrapped(line: str, indent: str = "") -> Iterator[str]:
     yield from wrapped(line[end:], indent)
 
 
-def _group(places: list[tuple[str, int, int]], begin: int) -> tuple[int, int]:
-    end = next(at for sign, at, depth in places if at > begin and depth == 0 and sign in _CLOSING)
-    return begin, end
+def _groups(places: list[tuple[str, int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield where the outermost brackets open and close; the last may close in another line."""
+    outer = [(sign, at) for sign, at, depth in places if depth == 0 and sign != ","]
+    for (_, start), (sign, end) in zip(outer[::2], outer[1::2], strict=False):
+        assert sign in _CLOSING
+        yield start, end
 
 
 def _brackets(line: str) -> Iterator[tuple[str, int, int]]:
