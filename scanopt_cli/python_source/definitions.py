@@ -31,14 +31,13 @@ from scanopt_cli.python_source.code import (
     code,
     listed,
     quoted,
-    reference_to,
     text,
 )
 from scanopt_cli.python_source.operations import by_function, candidates, plainly
 from scanopt_cli.python_source.planning import Plan, Planner
 from scanopt_cli.python_source.public_ops import public_op
 from scanopt_cli.python_source.scan_calls import UNNAMED, scan_calls
-from scanopt_cli.python_source.values import ValueCodes, value_of_reference
+from scanopt_cli.python_source.values import CannotBeWrittenError, ValueCodes, value_of_reference
 from scanopt_cli.serialization.unpickler.constructors import builds_its_graph
 
 _FROZEN = Reference("pytensor.graph.fg", "FrozenFunctionGraph.from_io")
@@ -76,9 +75,10 @@ class Definitions:
 
     def candidates(self, node: Apply, planner: Planner) -> Iterator[Code | Candidate]:
         """Yield expressions for a node, the most readable first."""
-        (key, *_) = [planner.rows_of.get(v) for v in node.inputs] or [None]
-        if key is not None:
-            yield Candidate(code("{}", Operand(key, bare=False)), (node.outputs[0],))
+        rows = planner.rows_of.get(node.inputs[0]) if node.inputs else None
+        if rows is not None:
+            # What it takes of a buffer may be what the call of ``scan`` returns.
+            yield code("{}", Operand(rows, bare=False))
         if is_loop(node):
             titles = loop_names.results(node, planner.hints)
             for variable, title in titles.items():
@@ -148,8 +148,9 @@ class Definitions:
         variables = self.values.variables([v.type for v in graph.inputs])
         inner = code("inner := {}", variables)
         results = code("{}(*inner)" if len(graph.outputs) != 1 else "[{}(*inner)]", function)
-        cls = reference_to(type(op))
-        assert cls is not None
+        if isinstance(op, OpFromGraph):
+            return self._from_graph(op, inner, results)
+        cls = self.values.of(type(op))
         if isinstance(op, Scan):
             options = {
                 name: self.values.of(getattr(op, name))
@@ -164,13 +165,11 @@ class Definitions:
             return [self._scalar_loop(op, cls, variables, results, len(graph.outputs))]
         if isinstance(op, Composite):
             return [call(cls, [inner, results])]
-        if isinstance(op, OpFromGraph):
-            return self._from_graph(op, cls, inner, results)
         body = call(_FROZEN, [inner, results])
         given = self.values.arguments(op, without={"fgraph"})
         return [call(cls, (), {**given, "fgraph": body})]
 
-    def _from_graph(self, op: Any, cls: Reference, inner: Code, results: Code) -> list[Code]:
+    def _from_graph(self, op: Any, inner: Code, results: Code) -> list[Code]:
         options: dict[str, Part] = {}
         if op.is_inline:
             options["inline"] = text("True")
@@ -182,7 +181,8 @@ class Definitions:
             Reference("pytensor.compile.builders", "OpFromGraph"), [inner, results], options
         )
         forms = [plain]
-        with suppress(Exception):
+        # What is no graph, such as a closure that differentiates it, cannot be written.
+        with suppress(CannotBeWrittenError):
             more = dict(options)
             for option, attribute in (
                 ("pullback", "pullback_overrides"),
@@ -192,13 +192,13 @@ class Definitions:
                 if getattr(op, attribute, None) is not None:
                     more[option] = self.values.of(getattr(op, attribute))
             if type(op) is not OpFromGraph:
-                own = {name: self.values.of(getattr(op, name)) for name in op.__props__}
-                more = {**more, **own}
-            forms.insert(0, call(cls, [inner, results], more))
+                own = getattr(op, "__props__", ())
+                more |= {name: self.values.of(getattr(op, name)) for name in own}
+            forms.insert(0, call(self.values.of(type(op)), [inner, results], more))
         return forms
 
     def _scalar_loop(
-        self, op: ScalarLoop, cls: Reference, variables: Code, results: Code, n_outputs: int
+        self, op: ScalarLoop, cls: Code, variables: Code, results: Code, n_outputs: int
     ) -> Code:
         n_states = n_outputs - op.is_while
         parts = [f"inner[:{n_states}]", f"(made := {{}})[:{n_states}]", f"inner[{n_states}:]"]

@@ -135,9 +135,8 @@ class Planner:
             if node is not None and (loops := self._loops_read(node)):
                 waiting += loops
                 continue
-            made = (
-                None if node is None else next((v for v in node.outputs if v in self._known), None)
-            )
+            outputs = () if node is None else node.outputs
+            made = next((v for v in outputs if v in self._known), None)
             if made is not None:
                 self._take_output(variable, made)
                 continue
@@ -227,8 +226,9 @@ class Planner:
         only = [part for part in candidate.code.parts if part]
         if len(only) == 1 and isinstance(only[0], Operand):
             self._aliases[wanted] = only[0].variable
-            if wanted.name:
-                self.hints[only[0].variable] = wanted.name
+            called = wanted.name or self.hints.get(wanted)
+            if called:
+                self.hints[only[0].variable] = called
             return True
         unpacks = isinstance(value, list | tuple)
         step = Step(candidate.code, candidate.results, bare, unpacks)

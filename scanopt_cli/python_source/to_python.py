@@ -41,6 +41,7 @@ from scanopt_cli.python_source.values import (
 from scanopt_cli.text import printable
 
 _LONGEST_SOURCE = 80
+_ANY_INPUT = 'on_unused_input="ignore"'
 
 
 def to_python(graph: GraphLike, *, values: bool = False) -> PythonScript:
@@ -50,7 +51,8 @@ def to_python(graph: GraphLike, *, values: bool = False) -> PythonScript:
     where not; those of `scanopt_cli.loop` need that package. Other operations stand by their public
     functions where there are some. The script has the names of the graph's variables, as far as
     they can be names in Python. Running it gives ``inputs`` and ``outputs``, of a graph with the
-    same `digest`: that is tried before the script is returned.
+    same `digest`: that is tried before the script is returned. The mode that a Scan was made with
+    is left out.
 
     Parameters
     ----------
@@ -175,7 +177,7 @@ class _Writer:
         block = Block(scope, scope.names, plan, plan.outputs)
         names = []
         for variable, expression in zip(plan.inputs, codes, strict=True):
-            default = "generator" if not hasattr(variable.type, "ndim") else "x"
+            default = "x" if hasattr(variable.type, "ndim") else "rng"
             name = block.name(variable, variable.name, default)
             names.append(name)
             yield from statement(f"{name} = {scope.plain(expression)}")
@@ -188,16 +190,17 @@ class _Writer:
         yield from statement(f"outputs = {block.outputs()}")
         if calls:
             yield from ("", 'if __name__ == "__main__":')
-            given = f"[{', '.join(own)}]"
-            yield f'    function = pytensor.function({given}, outputs, on_unused_input="ignore")'
-        for recorded in calls:
-            texts = [scope.plain(value) for value in recorded]
-            triples = list(zip(names, is_shared, texts, strict=True))
-            for name, shared, value in triples:
-                if shared:
-                    yield f"    {name}.set_value({value})"
-            given = ", ".join(value for _, shared, value in triples if not shared)
-            yield f'    print(*function({given}), sep="\\n")'
+            lines = [f"function = pytensor.function([{', '.join(own)}], outputs, {_ANY_INPUT})"]
+            for recorded in calls:
+                texts = [scope.plain(value) for value in recorded]
+                given = [text for text, shared in zip(texts, is_shared, strict=True) if not shared]
+                lines += [
+                    f"{name}.set_value({text})"
+                    for name, shared, text in zip(names, is_shared, texts, strict=True)
+                    if shared
+                ]
+                lines.append(f'print(*function({", ".join(given)}), sep="\\n")')
+            yield from (f"    {part}" for line in lines for part in statement(line))
 
     def _input(self, variable: Variable) -> tuple[Code, Variable]:
         """Return how an input is made, and one that is made so."""

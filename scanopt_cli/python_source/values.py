@@ -10,8 +10,10 @@ from enum import Enum
 from typing import Any, cast
 
 import numpy as np
+import pytensor.scalar as ps
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
+from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.random.type import random_generator_type
 from pytensor.tensor.type import TensorType
 
@@ -222,6 +224,8 @@ class ValueCodes:
                 return call(Reference("pytensor.tensor", "tensor"), named, options)
             function = Reference("pytensor.tensor", _SHAPES[kind.ndim])
             return call(function, named, {"dtype": dtype})
+        if type(kind) is ScalarType and getattr(ps, kind.dtype, None) == kind:
+            return call(Reference("pytensor.scalar", kind.dtype), named)
         if kind == random_generator_type:
             made = Reference("pytensor.tensor.random.type", "random_generator_type")
             return call(made, named)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytensor.scalar as ps
+import pytensor.sparse as sparse
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
@@ -154,6 +155,14 @@ def test_a_derivative_of_its_own_is_mentioned() -> None:
     own = OpFromGraph([x], [x * 2], pullback=lambda inputs, outputs, gs: [gs[0] * 3])
     text = assert_rebuilt(from_io([S], [own(S)]))
     assert "# It is differentiated by its graph, not in its own way." in text
+
+
+def test_inputs_of_other_types() -> None:
+    matrix = sparse.csr_matrix("matrix", dtype="float32")
+    number = ps.int16("number")
+    graph = from_io([matrix, number], [sparse.transpose(matrix), ps.add(number, number)])
+    text = assert_rebuilt(graph)
+    assert 'number = ps.int16("number")' in text
 
 
 def test_deep_graphs() -> None:
