@@ -39,12 +39,13 @@ class Operand:
     """A variable that an expression reads.
 
     ``least`` is how tightly its text must bind to stand without parentheses; ``bare`` says whether
-    a constant may stand as a plain number.
+    a constant may stand as a plain number, and ``rows`` whether a short one may as a list.
     """
 
     variable: Variable
     least: Binding = Binding.LOOSE
     bare: bool = True
+    rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,9 @@ class Definition:
     settings: Mapping[str, Code] = field(default_factory=dict)
     note: str | None = None
 
+
+_PUBLIC = ("scanopt_cli.loop",)
+"""Packages whose own names are better than those of their modules."""
 
 type Leaf = Operand | Reference | LongConstant | Definition
 type Part = str | Leaf | Code
@@ -247,4 +251,7 @@ def reference_to(item: Any) -> Reference | None:
         if not part.isidentifier():
             return None
         found = getattr(found, part, None)
-    return Reference(str(module), str(name)) if found is item else None
+    if found is not item:
+        return None
+    public = next((p for p in _PUBLIC if getattr(sys.modules.get(p), name, None) is item), None)
+    return Reference(public or str(module), str(name))

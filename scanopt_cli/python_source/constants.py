@@ -25,13 +25,13 @@ _MOST_BARE = 6
 _LONGEST_STATE = 300
 
 
-def plain_number(constant: Constant) -> Code | None:
-    """Return a constant as a number or a short list, as it stands among operands."""
+def plain_number(constant: Constant, *, rows: bool = False) -> Code | None:
+    """Return a constant as a number, or a short one as a list of ``rows``, if it can be so."""
     data = constant.data
     if isinstance(constant, TensorConstant) and data.ndim == 0 and is_short(data):
         return number(data[()])
-    if isinstance(constant, TensorConstant) and data.ndim == 1 and 0 < data.size <= _MOST_BARE:
-        return entries(data) if is_short(data) else None
+    if rows and isinstance(constant, TensorConstant) and 0 < data.size <= _MOST_BARE:
+        return entries(data) if data.ndim == 1 and is_short(data) else None
     if isinstance(constant, ScalarConstant) and isinstance(data, np.generic):
         return number(data)
     return None

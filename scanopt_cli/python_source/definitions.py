@@ -37,7 +37,12 @@ from scanopt_cli.python_source.operations import by_function, candidates, plainl
 from scanopt_cli.python_source.planning import Plan, Planner
 from scanopt_cli.python_source.public_ops import public_op
 from scanopt_cli.python_source.scan_calls import UNNAMED, scan_calls
-from scanopt_cli.python_source.values import CannotBeWrittenError, ValueCodes, value_of_reference
+from scanopt_cli.python_source.values import (
+    CannotBeWrittenError,
+    ValueCodes,
+    snake_case,
+    value_of_reference,
+)
 from scanopt_cli.serialization.unpickler.constructors import builds_its_graph
 
 _FROZEN = Reference("pytensor.graph.fg", "FrozenFunctionGraph.from_io")
@@ -132,9 +137,9 @@ class Definitions:
                 for name, setting in settings.items():
                     setattr(value, name, setting.evaluate(value_of_reference))
                 if self._sameness.of_op(value) == self._sameness.of_op(op):
-                    return Definition(_own_name(op), value, form, settings)
+                    return Definition(_title(op), value, form, settings)
         form = forms[-1]
-        made = Definition(_own_name(op), form.evaluate(value_of_reference), form)
+        made = Definition(_title(op), form.evaluate(value_of_reference), form)
         if isinstance(op, OpFromGraph):
             made.note = "It is differentiated by its graph, not in its own way."
         return made
@@ -160,7 +165,9 @@ class Definitions:
             return [call(cls, [inner, results, self.values.of(op.info)], options)]
         if isinstance(op, LoopOperator):
             body = call(_FROZEN, [inner, results])
-            return [call(cls, [body], self.values.arguments(op, without={"fgraph"}))]
+            # What it remembers of the Scan that it was, and a name that nobody gave, are left out.
+            unsaid = {"fgraph", "former", *([] if _own_name(op) else ["name"])}
+            return [call(cls, [body], self.values.arguments(op, without=unsaid))]
         if isinstance(op, ScalarLoop):
             return [self._scalar_loop(op, cls, variables, results, len(graph.outputs))]
         if isinstance(op, Composite):
@@ -264,3 +271,8 @@ def _returned(outputs: Sequence[Operand], *, always: bool) -> Code:
 def _own_name(op: Any) -> str | None:
     name = getattr(op, "name", None)
     return name if isinstance(name, str) and name != UNNAMED else None
+
+
+def _title(op: Op) -> str:
+    """Return what a script calls an Op: by its name, or its class."""
+    return _own_name(op) or snake_case(type(op).__name__)[0]

@@ -57,7 +57,7 @@ def _bound(variable: Any) -> Part:
     if isinstance(variable, Constant):
         if isinstance(variable.type, ScalarType) and np.ndim(variable.data) == 0:
             return number(variable.data)
-        return Operand(variable)
+        return Operand(variable, rows=True)
     node = variable.owner
     if node is not None and isinstance(node.op, ScalarFromTensor):
         return Operand(node.inputs[0], bare=False)

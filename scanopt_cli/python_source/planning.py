@@ -69,7 +69,7 @@ class Plan:
 def stands_bare(leaf: Operand, step_is_bare: bool) -> Code | None:
     """Return the plain number that stands for an operand, if one does."""
     if step_is_bare and leaf.bare and isinstance(leaf.variable, Constant):
-        return constants.plain_number(leaf.variable)
+        return constants.plain_number(leaf.variable, rows=leaf.rows)
     return None
 
 

@@ -22,6 +22,8 @@ _WITH_OPS = (
     "pytensor.tensor.random",
 )
 _WITH_FUNCTIONS = ("pytensor.tensor", "pytensor.tensor.linalg", "pytensor.tensor.random")
+_PREFERRED = frozenset({"sigmoid", "fill"})
+"""The names that people use of Ops that have several."""
 _RENAMED = {"MatrixInverse": "inv", "MatrixPinv": "pinv", "ARange": "arange"}
 """Classes of Ops whose functions have other names."""
 
@@ -35,8 +37,7 @@ def _public_ops() -> dict[bytes, Reference]:
             is_op = isinstance(item, Op) and not isinstance(item, OpFromGraph)
             if is_op and not name.startswith("_") and not name.endswith("_inplace"):
                 key = sameness.of_op(item)
-                scalar = type(getattr(item, "scalar_op", None)).__name__.lower()
-                if key not in found or (name == scalar and found[key].module == module):
+                if key not in found or (name in _PREFERRED and found[key].module == module):
                     found[key] = Reference(module, name)
     return found
 

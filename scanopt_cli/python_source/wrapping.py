@@ -30,7 +30,9 @@ def wrapped(line: str, indent: str = "") -> Iterator[str]:
         inside = [text for part in parts if part for text in wrapped(f"{part},", indent + _INDENT)]
     yield indent + line[: start + 1]
     yield from inside
-    yield from wrapped(line[end:], indent)
+    first, *others = wrapped(line[end + 1 :], indent)
+    yield f"{indent}{line[end]}{first[len(indent) :]}"
+    yield from others
 
 
 def _groups(places: list[tuple[str, int, int]]) -> Iterator[tuple[int, int]]:

@@ -18,6 +18,7 @@ _LONG = ", ".join(f"argument_{number}" for number in range(12))
         f"x = call({_LONG})",
         f"x = call([{_LONG}], ({_LONG}), other=call({_LONG}))",
         f"({_LONG}) = call({_LONG})",
+        f"({_LONG}) = call({_LONG})[x[{_LONG}], y[1:]]",
         f"x = ({_LONG})[0](a, b)",
         f"x = call('({_LONG}', \"[{_LONG}\", '\\'({_LONG}', \"\\\\\")",
         f"x = call({'a + ' * 40}b)",
@@ -33,6 +34,6 @@ def test_lines(line: str) -> None:
 
 
 def test_a_bracket_that_closes_in_another_line() -> None:
-    (*first, last) = wrapped(f"({_LONG}) = call(")
-    assert last == ") = call("
+    (*first, last) = wrapped(f"({_LONG}) = call(x[1], f(")
+    assert last == ") = call(x[1], f("
     assert len(first) == 13
