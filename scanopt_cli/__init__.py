@@ -71,6 +71,8 @@ if TYPE_CHECKING:
     from scanopt_cli.pipeline.optimizing import OptimizeResult as OptimizeResult
     from scanopt_cli.pipeline.optimizing import optimize as optimize
     from scanopt_cli.pipeline.runner import PassRun as PassRun
+    from scanopt_cli.python_source.script import PythonScript as PythonScript
+    from scanopt_cli.python_source.to_python import to_python as to_python
     from scanopt_cli.remarks import Remark as Remark
     from scanopt_cli.rules.graph_checking import CheckResult as CheckResult
     from scanopt_cli.rules.graph_checking import check as check
@@ -120,6 +122,8 @@ _MODULES = {
         "ir.graph": "Graph",
         "pipeline.optimizing": "OptimizeResult optimize",
         "pipeline.runner": "PassRun",
+        "python_source.script": "PythonScript",
+        "python_source.to_python": "to_python",
         "remarks": "Remark",
         "rules.graph_checking": "CheckResult check",
         "rules.rule_contract": "Finding",

@@ -26,6 +26,7 @@ from scanopt_cli.cli import list_rules
 from scanopt_cli.cli import nan as nan_command
 from scanopt_cli.cli import optimize as optimize_command
 from scanopt_cli.cli import passes as passes_command
+from scanopt_cli.cli import python as python_command
 from scanopt_cli.cli import reduce as reduce_command
 from scanopt_cli.cli import trace as trace_command
 from scanopt_cli.cli import verify as verify_command
@@ -51,6 +52,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("grad", grad_command.grad),
     ("hash", hash_command.hash_graphs),
     ("inspect", inspect_command.inspect),
+    ("python", python_command.python),
     ("verify", verify_command.verify),
     ("bisect", bisect_command.bisect),
     ("reduce", reduce_command.reduce),

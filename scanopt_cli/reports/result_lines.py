@@ -24,6 +24,7 @@ from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.grammar import described
 from scanopt_cli.pipeline.optimizing import OptimizeResult
 from scanopt_cli.pipeline.runner import PassRun
+from scanopt_cli.python_source.script import PythonScript
 from scanopt_cli.remarks import Remark
 from scanopt_cli.reports.bisect_report import culprit_in_short
 from scanopt_cli.reports.change_text import same_text, sentence
@@ -234,6 +235,13 @@ def _pedigree(pedigree: Pedigree) -> str:
 def _record(record: ScanRecord) -> str:
     origin = "" if record.parent is None else f", pullback of {record.parent}"
     return f"{record.design} {record.full_name}: {record.direction.value}{origin}"
+
+
+@in_short.register
+def _python(script: PythonScript) -> str:
+    lines = plural(script.text.count("\n"), "line")
+    arrays = f", {plural(len(script.constants), 'array')}" if script.constants else ""
+    return f"{script.source}: {lines}{arrays}"
 
 
 @in_short.register

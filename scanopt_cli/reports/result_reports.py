@@ -21,11 +21,12 @@ from scanopt_cli.integration.nan_guarding import NanGuard
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.optimizing import OptimizeResult
 from scanopt_cli.pipeline.runner import PassRun
+from scanopt_cli.python_source.script import PythonScript
 from scanopt_cli.reports.audit_report import audit_report
 from scanopt_cli.reports.bisect_report import bisect_report
 from scanopt_cli.reports.check_report import check_report
 from scanopt_cli.reports.diff_report import diff_report
-from scanopt_cli.reports.document import Block, Item, Paragraph
+from scanopt_cli.reports.document import Block, Item, Paragraph, Preformatted
 from scanopt_cli.reports.enabled_report import compilation_report, enabled_report
 from scanopt_cli.reports.first_difference_report import first_difference_report
 from scanopt_cli.reports.grad_report import grad_report
@@ -168,6 +169,11 @@ def _derivative(derivative: Derivative) -> Iterable[Block]:
 @blocks.register
 def _audit(report: AuditReport) -> Iterable[Block]:
     return audit_report(report)
+
+
+@blocks.register
+def _python(script: PythonScript) -> Iterable[Block]:
+    return [Preformatted(script.text.splitlines())]
 
 
 @blocks.register

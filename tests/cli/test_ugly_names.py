@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytensor.tensor as pt
 import pytest
@@ -122,6 +123,18 @@ def test_nothing_obeys_a_name(
     if form == "json":
         assert shown.out.isascii()
         assert json.loads(shown.out)["command"] == case.split(",")[0]
+
+
+def test_no_name_is_code_in_a_script(
+    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["python", str(files[0])]) == 0
+    shown = capsys.readouterr()
+    check(shown.out)
+    check(shown.err)
+    names: dict[str, Any] = {}
+    exec(shown.out, names)
+    assert [v.name for v in names["inputs"]] == UGLY
 
 
 def test_ugly_paths_are_told_harmlessly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

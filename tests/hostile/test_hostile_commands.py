@@ -40,6 +40,7 @@ COMMANDS: dict[str, list[str]] = {
     "verify, second": ["verify", "HONEST", "FILE"],
     "grad": ["grad", "FILE", "--order", "2", "-o", "TARGET"],
     "check": ["check", "FILE", "--fix", "-o", "TARGET"],
+    "python": ["python", "FILE", "-o", "SCRIPT"],
     "audit": ["audit", "FILE"],
 }
 # What evaluates a graph does so in a child, for as long as it is given.
@@ -96,6 +97,7 @@ def no_longer_than(seconds: int) -> Iterator[None]:
 
 def filled(words: list[str], file: Path, honest: Path) -> list[str]:
     places = {"FILE": file, "HONEST": honest, "TARGET": file.parent / "target.pkl"}
+    places["SCRIPT"] = file.parent / "script.py"
     return [str(places.get(word, word)) for word in words]
 
 

@@ -22,6 +22,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "grad": lambda graph: so.grad(graph).orders[-1].statistics,
     "inspect": so.inspect,
     "digest": so.digest,
+    "to_python": lambda graph: so.to_python(graph).text.partition("\n")[2],
 }
 BY_NAME = pytest.mark.parametrize("name", FUNCTIONS)
 

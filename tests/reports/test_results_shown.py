@@ -49,6 +49,7 @@ def _results(graph: so.Graph, file: Path) -> Iterator[Any]:
     yield from (graph, optimized, inspection, checked, audited, diff, derivative, verified)
     yield from (done, captured, done.compilations[0], optimized.before, derivative.check)
     yield from (derivative.pedigree, derivative.orders[1], derivative.orders[1].stages[0])
+    yield so.to_python(graph)
     runs = optimized.passes
     yield from (runs[0], next(remark for run in runs for remark in run.remarks))
     yield from (inspection.scans[0], inspection.scans[0].slots[0], checked.findings[0])
@@ -125,6 +126,7 @@ def test_loops_that_became_fewer_or_others() -> None:
 COMMANDS = {
     "Inspection": ["inspect"],
     "AuditReport": ["audit"],
+    "PythonScript": ["python"],
     "CheckResult": ["check"],
     "Derivative": ["grad", "--no-check", "--stage", "scanopt"],
 }

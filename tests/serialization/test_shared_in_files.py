@@ -192,7 +192,15 @@ def test_a_default_update_that_a_file_cannot_hold_is_said(file: Path) -> None:
 @pytest.mark.tiered(every=3)
 @pytest.mark.parametrize(
     "words",
-    [["inspect"], ["hash"], ["optimize"], ["grad", "--no-check"], ["diff", "F"], ["verify", "F"]],
+    [
+        ["inspect"],
+        ["hash"],
+        ["optimize"],
+        ["grad", "--no-check"],
+        ["diff", "F"],
+        ["verify", "F"],
+        ["python"],
+    ],
     ids=lambda words: words[0],
 )
 def test_every_command_says_how_many(

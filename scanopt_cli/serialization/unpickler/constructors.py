@@ -92,7 +92,7 @@ def make(cls: type[Any], state: Mapping[str, Any]) -> Any:
         return cls(dict(state["assumptions"]))
     if issubclass(cls, Print) and not set(state.get("attrs", ())) <= _PRINTED:
         raise StateError("it prints attributes that are not plain properties of arrays")
-    sources = _argument_sources(cast(Hashable, cls))
+    sources = argument_sources(cast(Hashable, cls))
     given = {argument: state[attribute] for argument, attribute in sources if attribute in state}
     return cls(**given)
 
@@ -126,7 +126,7 @@ def _briefly(composite: Any) -> Any:
 
 
 @cache
-def _argument_sources(cls: Hashable) -> tuple[tuple[str, str], ...]:
+def argument_sources(cls: Hashable) -> tuple[tuple[str, str], ...]:
     """Return each argument of the constructor of ``cls`` with the attribute that holds it."""
     parameters = inspect.signature(cast(type, cls)).parameters.values()
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]

@@ -1,0 +1,66 @@
+"""Long lines of a script, broken at the commas of their brackets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+_WIDTH = 100
+_INDENT = " " * 4
+_OPENING, _CLOSING = "([{", ")]}"
+
+
+def wrapped(line: str, indent: str = "") -> Iterator[str]:
+    """Yield the lines that a statement, or a part of one, is written in."""
+    if len(indent) + len(line) <= _WIDTH:
+        yield indent + line
+        return
+    places = list(_brackets(line))
+    groups = list(_groups(places))
+    if not groups:
+        yield indent + line
+        return
+    start, end = max(groups, key=lambda group: group[1] - group[0])
+    commas = [at for sign, at, depth in places if sign == "," and depth == 1 and start < at < end]
+    if not commas:
+        inside = list(wrapped(line[start + 1 : end], indent + _INDENT))
+    else:
+        edges = [start, *commas, end]
+        parts = [line[a + 1 : b].strip() for a, b in pairwise(edges)]
+        inside = [text for part in parts if part for text in wrapped(f"{part},", indent + _INDENT)]
+    yield indent + line[: start + 1]
+    yield from inside
+    first, *others = wrapped(line[end + 1 :], indent)
+    yield f"{indent}{line[end]}{first[len(indent) :]}"
+    yield from others
+
+
+def _groups(places: list[tuple[str, int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield where the outermost brackets open and close; the last may close in another line."""
+    outer = [(sign, at) for sign, at, depth in places if depth == 0 and sign != ","]
+    for (_, start), (sign, end) in zip(outer[::2], outer[1::2], strict=False):
+        assert sign in _CLOSING
+        yield start, end
+
+
+def _brackets(line: str) -> Iterator[tuple[str, int, int]]:
+    """Yield each bracket and comma outside of strings, its place, and how deep it is."""
+    depth, quote, place = 0, "", 0
+    while place < len(line):
+        sign = line[place]
+        if quote:
+            if sign == "\\":
+                place += 1
+            elif sign == quote:
+                quote = ""
+        elif sign in "'\"":
+            quote = sign
+        elif sign in _OPENING:
+            yield sign, place, depth
+            depth += 1
+        elif sign in _CLOSING:
+            depth -= 1
+            yield sign, place, depth
+        elif sign == ",":
+            yield sign, place, depth
+        place += 1
