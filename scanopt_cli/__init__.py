@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from scanopt_cli.culprits.properties import ValuesDiffer as ValuesDiffer
     from scanopt_cli.culprits.reducing import Reduced as Reduced
     from scanopt_cli.culprits.reducing import reduce as reduce
+    from scanopt_cli.culprits.repro import repro as repro
     from scanopt_cli.diff.changes import Change as Change
     from scanopt_cli.diff.changes import GraphDiff as GraphDiff
     from scanopt_cli.diff.comparing import diff as diff
@@ -109,6 +110,7 @@ _MODULES = {
         "culprits.culprit": "Bisection Culprit",
         "culprits.properties": "CommandFails CompilingRaises Limits ValuesDiffer",
         "culprits.reducing": "Reduced reduce",
+        "culprits.repro": "repro",
         "diff.changes": "Change GraphDiff",
         "diff.comparing": "diff",
         "equivalence.canonical": "digest",

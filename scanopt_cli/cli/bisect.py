@@ -22,20 +22,24 @@ from scanopt_cli.cli.properties import (
     Memory,
     Mode,
     Raises,
+    Repro,
     Rtol,
     Runs,
     Seed,
     Timeout,
     limits_of,
     property_of,
+    write_repro,
 )
 from scanopt_cli.cli.results import print_result
 from scanopt_cli.cli.session import session
-from scanopt_cli.cli.targets import write
+from scanopt_cli.cli.targets import require_target, write
 from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
-    from scanopt_cli.culprits.culprit import Culprit
+    from scanopt_cli.culprits.culprit import Bisection, Culprit
+    from scanopt_cli.culprits.properties import Limits, Property
+    from scanopt_cli.ir.graph import Graph
 
 
 def bisect(
@@ -58,6 +62,7 @@ def bisect(
             help="Keep the graphs before and after each rewrite that is found there.",
         ),
     ] = None,
+    repro: Repro = None,
     output_format: OutputFormat = Format.RICH,
     trust: Trust = False,
     allow_package: AllowPackages = None,
@@ -71,11 +76,14 @@ def bisect(
     from scanopt_cli.pipeline.grammar import parse
     from scanopt_cli.reports.bisect_report import bisect_report
 
+    if repro is not None:
+        require_target(repro, graph, force=False)
     if output is not None and not output.is_dir():
         raise ScanoptError(
             "there is no such directory", where=f"-o {output}", hint="create it first"
         )
     wrong = property_of(mode, check, raises, rtol, runs, seed)
+    limits = limits_of(timeout, memory)
     with plug_in_warnings():
         sequence = parse(passes)
     with session(graph, trust=trust, allow_packages=allow_package) as work:
@@ -85,7 +93,7 @@ def bisect(
                 loaded,
                 sequence,
                 wrong=wrong,
-                limits=limits_of(timeout, memory),
+                limits=limits,
                 progress=show_progress,
             )
         print_result(output_format, "bisect", found, bisect_report(str(graph), found))
@@ -94,7 +102,26 @@ def bisect(
                 _keep(
                     culprit, output, "" if len(found.culprits) == 1 else f"{number}.", trust=trust
                 )
+        if repro is not None:
+            _write_repro(loaded, found, wrong, limits, repro)
     return finding(bool(found.culprits))
+
+
+def _write_repro(
+    graph: Graph, found: Bisection, wrong: Property, limits: Limits, path: Path
+) -> None:
+    """Write what PyTensor compiles wrongly: the graph, or what a pass has made of it."""
+    from scanopt_cli.culprits.culprit import Maker
+
+    if not any(culprit.maker is Maker.PYTENSOR for culprit in found.culprits):
+        raise ScanoptError(
+            "is for what PyTensor compiles wrongly, and no rewrite of its is to blame",
+            where="--repro",
+        )
+    passes = [culprit for culprit in found.culprits if culprit.maker is Maker.SCANOPT]
+    made = passes[0].after if passes else graph
+    assert made is not None  # else nothing of PyTensor's would have been looked for
+    write_repro(made, wrong, limits, path)
 
 
 def _keep(culprit: Culprit, directory: Path, prefix: str, *, trust: bool) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scanopt_cli.cli.console import tell
 from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
     from scanopt_cli.culprits.properties import Limits, Property
+    from scanopt_cli.ir.graph import Graph
 
 Mode = Annotated[
     str,
@@ -48,6 +51,30 @@ Timeout = Annotated[
 Memory = Annotated[
     float, typer.Option(min=0.5, max=4_096, help="GB of memory that passes may use.")
 ]
+
+Repro = Annotated[
+    Path | None,
+    typer.Option(
+        "--repro",
+        metavar="FILE.py",
+        help="Write the graph here as a script that shows what PyTensor compiles wrongly, without "
+        "scanopt.",
+    ),
+]
+
+
+def write_repro(graph: Graph, wrong: Property, limits: Limits, path: Path) -> None:
+    """Write a broken graph as a script, and say so.
+
+    Raises
+    ------
+    ScanoptError
+        If PyTensor alone compiles it right, or it cannot be written.
+    """
+    from scanopt_cli.culprits.repro import repro
+
+    repro(graph, wrong, limits).save(path)
+    tell(f"wrote {path}")
 
 
 def property_of(

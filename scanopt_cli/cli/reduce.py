@@ -16,12 +16,14 @@ from scanopt_cli.cli.properties import (
     Memory,
     Mode,
     Raises,
+    Repro,
     Rtol,
     Runs,
     Seed,
     Timeout,
     limits_of,
     property_of,
+    write_repro,
 )
 from scanopt_cli.cli.results import print_result
 from scanopt_cli.cli.session import session
@@ -62,6 +64,7 @@ def reduce(
     most: Annotated[
         int | None, typer.Option("--most", min=1, help="The most graphs to try.")
     ] = None,
+    repro: Repro = None,
     output_format: OutputFormat = Format.RICH,
     trust: Trust = False,
     allow_package: AllowPackages = None,
@@ -77,7 +80,10 @@ def reduce(
     from scanopt_cli.serialization.saving import save
 
     require_target(output, graph, force=force)
+    if repro is not None:
+        require_target(repro, graph, force=False)
     wrong = property_of(mode, check, raises, rtol, runs, seed)
+    limits = limits_of(timeout, memory)
     with plug_in_warnings():
         sequence = parse(passes)
 
@@ -92,7 +98,7 @@ def reduce(
                     loaded,
                     sequence,
                     wrong=wrong,
-                    limits=limits_of(timeout, memory),
+                    limits=limits,
                     most=most,
                     found=keep,
                     progress=show_progress,
@@ -103,4 +109,6 @@ def reduce(
                 raise
         keep(found.graph)
         print_result(output_format, "reduce", found, reduce_report(str(graph), str(output), found))
+        if repro is not None:
+            write_repro(found.graph, wrong, limits, repro)
     return ExitCode.CLEAN

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from enum import StrEnum, auto
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ from scanopt_cli.python_source.values import (
 from scanopt_cli.text import printable
 
 _LONGEST_SOURCE = 80
+MODE = "pytensor.compile.mode.Mode"
 _ANY_INPUT = 'on_unused_input="ignore"'
 
 
@@ -76,6 +78,30 @@ def to_python(graph: GraphLike, *, values: bool = False) -> PythonScript:
             where=whole.source,
             hint="leave them out, or capture the graph with its first call",
         )
+    return written(whole, Ending.PRINTS if values else Ending.NONE)
+
+
+class Ending(StrEnum):
+    """What a script does with recorded values if it is run as a program."""
+
+    NONE = auto()
+    PRINTS = auto()
+    """It prints the outputs."""
+    COMPARES = auto()
+    """It compiles the graph with all of PyTensor's rewrites and with those alone that no graph can
+    do without, prints the outputs of both, and fails if they differ."""
+    COMPILES = auto()
+    """It compiles the graph."""
+
+
+def written(whole: Graph, ending: Ending, mode: str = "") -> PythonScript:
+    """Return a graph as a script with an ending, for which ``mode`` is the code of a mode.
+
+    Raises
+    ------
+    ScanoptError
+        If an Op, a Type or a constant cannot be written.
+    """
     with (
         bounded_folding(),
         config.change_flags(traceback__limit=0),
@@ -85,7 +111,8 @@ def to_python(graph: GraphLike, *, values: bool = False) -> PythonScript:
         wanted, reason = digest(whole.fgraph), "it builds another graph"
         # Shared variables are listed as inputs only if their order would be lost.
         for as_calls, lists_shared in product((True, False), (False, True)):
-            script = _Writer(whole, as_calls=as_calls, lists_shared=lists_shared).script(values)
+            writer = _Writer(whole, as_calls=as_calls, lists_shared=lists_shared)
+            script = writer.script(ending, mode)
             try:
                 if _built(script) == wanted:
                     return script
@@ -96,6 +123,26 @@ def to_python(graph: GraphLike, *, values: bool = False) -> PythonScript:
         where=whole.source,
         hint="report the graph as a bug of scanopt",
     )
+
+
+def _compiling(inputs: str, ending: Ending, mode: str) -> Iterator[str]:
+    """Yield the statements that compile a graph."""
+    mode = f", mode={mode}" if mode else ""
+    if ending is Ending.COMPARES:
+        plain = f', mode={MODE}("vm", "minimum_compile")'
+        yield f"plain = pytensor.function({inputs}, outputs{plain}, {_ANY_INPUT})"
+    name = "compiled" if ending is Ending.COMPARES else "function"
+    yield f"{name} = pytensor.function({inputs}, outputs{mode}, {_ANY_INPUT})"
+
+
+def _calling(arguments: str, ending: Ending) -> Iterator[str]:
+    """Yield the statements that call what was compiled."""
+    if ending is Ending.PRINTS:
+        yield f'print(*function({arguments}), sep="\\n")'
+        return
+    yield f"for wanted, found in zip(plain({arguments}), compiled({arguments})):"
+    yield '    print("wanted:", wanted, "found:", found)'
+    yield "    np.testing.assert_allclose(found, wanted, rtol=1e-6)"
 
 
 def _built(script: PythonScript) -> str:
@@ -126,7 +173,7 @@ class _Writer:
         self._definitions = Definitions(graph.source, as_calls=as_calls)
         self._values = self._definitions.values
 
-    def script(self, values: bool) -> PythonScript:
+    def script(self, ending: Ending, mode: str) -> PythonScript:
         graph, fgraph = self._graph, self._graph.fgraph
         made = [self._input(variable) for variable in fgraph.inputs]
         arguments = [value for _, value in made]
@@ -135,7 +182,10 @@ class _Writer:
             if name and not variable.name:
                 planner.hints[variable] = name
         plan = planner.plan(fgraph.outputs)
-        calls = [self._call(arguments) for arguments in graph.recorded] if values else []
+        has_values = ending in (Ending.PRINTS, Ending.COMPARES)
+        # What goes into a bug report is one file, if it can be.
+        keep = array_code if ending is Ending.COMPARES else stored
+        calls = [self._call(values, keep) for values in graph.recorded] if has_values else []
         codes = [expression for expression, _ in made]
         scope = Globals()
         used = needed(self._definitions.made, [step.code for step in plan.steps])
@@ -148,10 +198,12 @@ class _Writer:
         for recorded in calls:
             for value in recorded:
                 scope.add(value.leaves())
-        if calls or config.floatX != "float64":
+        if ending is not Ending.NONE or config.floatX != "float64":
             scope.imports["import pytensor"] = None
+        if ending is Ending.COMPARES:
+            scope.imports["import numpy as np"] = None
         lines = [*definition_lines(used, scope)]
-        lines += ["", "", *self._statements(scope, plan, codes, calls)]
+        lines += ["", "", *self._statements(scope, plan, codes, calls, ending, mode)]
         return PythonScript(
             text="\n".join([*self._head(scope), *lines, ""]),
             constants=scope.arrays,
@@ -172,7 +224,13 @@ class _Writer:
             yield from ("", 'constants = np.load(Path(__file__).with_suffix(".npz"))')
 
     def _statements(
-        self, scope: Globals, plan: Plan, codes: Sequence[Code], calls: Sequence[Sequence[Code]]
+        self,
+        scope: Globals,
+        plan: Plan,
+        codes: Sequence[Code],
+        calls: Sequence[Sequence[Code]],
+        ending: Ending,
+        mode: str,
     ) -> Iterator[str]:
         block = Block(scope, scope.names, plan, plan.outputs)
         names = []
@@ -188,19 +246,20 @@ class _Writer:
         listed_names = names if self._lists_shared else own
         yield from statement(f"inputs = [{', '.join(listed_names)}]")
         yield from statement(f"outputs = {block.outputs()}")
-        if calls:
-            yield from ("", 'if __name__ == "__main__":')
-            lines = [f"function = pytensor.function([{', '.join(own)}], outputs, {_ANY_INPUT})"]
-            for recorded in calls:
-                texts = [scope.plain(value) for value in recorded]
-                given = [text for text, shared in zip(texts, is_shared, strict=True) if not shared]
-                lines += [
-                    f"{name}.set_value({text})"
-                    for name, shared, text in zip(names, is_shared, texts, strict=True)
-                    if shared
-                ]
-                lines.append(f'print(*function({", ".join(given)}), sep="\\n")')
-            yield from (f"    {part}" for line in lines for part in statement(line))
+        if ending is Ending.NONE:
+            return
+        yield from ("", 'if __name__ == "__main__":')
+        lines = list(_compiling(f"[{', '.join(own)}]", ending, mode))
+        for recorded in calls:
+            texts = [scope.plain(value) for value in recorded]
+            given = [text for text, shared in zip(texts, is_shared, strict=True) if not shared]
+            lines += [
+                f"{name}.set_value({text})"
+                for name, shared, text in zip(names, is_shared, texts, strict=True)
+                if shared
+            ]
+            lines += _calling(", ".join(given), ending)
+        yield from (f"    {part}" for line in lines for part in statement(line))
 
     def _input(self, variable: Variable) -> tuple[Code, Variable]:
         """Return how an input is made, and one that is made so."""
@@ -233,8 +292,10 @@ class _Writer:
         shape = self._values.of(tuple(getattr(variable.type, "shape", ())))
         yield call(Reference("pytensor", "shared"), [held], {**options, "shape": shape})
 
-    def _call(self, arguments: Sequence[Any]) -> list[Code]:
-        """Return recorded arguments, which are in the file beside the script."""
+    def _call(
+        self, arguments: Sequence[Any], keep: Callable[[np.ndarray, str | None], Code]
+    ) -> list[Code]:
+        """Return recorded arguments, of which ``keep`` says how arrays are written."""
         found = []
         for variable, value in zip(self._graph.fgraph.inputs, arguments, strict=True):
             hint = f"value_of_{variable.name or 'input'}"
@@ -242,5 +303,5 @@ class _Writer:
                 found.append(generator_code(value, hint))
                 continue
             array = np.asarray(value, dtype=getattr(variable.type, "dtype", None))
-            found.append(stored(array, hint))
+            found.append(keep(array, hint))
         return found

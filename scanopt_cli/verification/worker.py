@@ -51,7 +51,7 @@ from scanopt_cli.verification.modes import compiling_mode, inner_mode, plain_mod
 from scanopt_cli.verification.result import Difference, DifferenceKind
 from scanopt_cli.verification.rewrite_failures import failing_rewrites
 from scanopt_cli.verification.rewrite_gate import rewrite_gate
-from scanopt_cli.verification.spawning import RECORD, Gate, Request
+from scanopt_cli.verification.spawning import ARGUMENTS, RECORD, Gate, Request
 
 type Outcome = list[Any] | Exception
 
@@ -255,7 +255,20 @@ class _Session:
                     text = f"mode {name} itself changes values, of the original as well"
                     self._write(ModeNote(text))
                 differences = tuple(item for item in differences if item.output in genuine)
+            elif differences:
+                self._keep_arguments(sample)
             self._write(CompiledRun(differences))
+
+    def _keep_arguments(self, sample: Sample) -> None:
+        """Write the arguments of a run, if they are arrays and there is a place for them."""
+        gate = self.request.gate
+        arrays = [np.asarray(value) for value in sample.arguments]
+        if (
+            gate is not None
+            and gate.directory is not None
+            and all(a.dtype != object for a in arrays)
+        ):
+            np.savez(gate.directory / ARGUMENTS, *arrays, allow_pickle=False)
 
     def _against(
         self, got: Outcome, wanted: Outcome, sample: Sample, mode: str

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytensor.tensor as pt
 import pytest
 
 import scanopt_cli as so
-from support.command_line import scanopt
+from support.command_line import run, scanopt
 from support.graph_building import graph_of
 
 
@@ -30,6 +31,30 @@ def test_a_rewriter_of_pytensor(broken: Path, tmp_path: Path) -> None:
     assert "canonicalize → local_add_canonizer" in done.out
     before, after = (so.load(tmp_path / f"{name}.pkl") for name in ("before", "after"))
     assert not so.diff(before, after).same
+
+
+def test_a_script_that_fails_without_scanopt(broken: Path, tmp_path: Path) -> None:
+    small, script = tmp_path / "small.pkl", tmp_path / "bug.py"
+    options = ["--mode", "vm", "--repro", script]
+    done = scanopt("bisect", broken, "-p", "none", *options)
+    assert done.code == 1
+    assert f"wrote {script}" in " ".join(done.err.split())
+    assert scanopt("reduce", broken, "-o", small, *options).code == 0
+    text = script.read_text()
+    assert "scanopt_cli" not in text
+    assert len(text.splitlines()) < 40
+    ran = run([sys.executable, str(script)], tmp_path, {})
+    assert ran.code == 1
+    assert "wanted: 0 found: 1" in ran.out
+    assert "AssertionError" in ran.err
+
+
+def test_no_script_of_what_is_right(files: Path, tmp_path: Path) -> None:
+    script = tmp_path / "bug.py"
+    done = scanopt("bisect", files / "power.pkl", "--mode", "vm", "--repro", script)
+    assert done.code == 2
+    assert "--repro: is for what PyTensor compiles wrongly" in done.err
+    assert not script.exists()
 
 
 def test_json(broken: Path) -> None:

@@ -1,0 +1,100 @@
+"""A broken graph as a script that shows what is wrong with PyTensor alone: for a bug report."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytensor
+
+from scanopt_cli.culprits.properties import (
+    CompilingRaises,
+    Limits,
+    Property,
+    State,
+    ValuesDiffer,
+)
+from scanopt_cli.errors import ScanoptError
+from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, loaded_graph
+from scanopt_cli.python_source.script import PythonScript
+from scanopt_cli.python_source.to_python import MODE, Ending, written
+from scanopt_cli.text import printable
+from scanopt_cli.verification.spawning import ARGUMENTS, Gate
+
+_MODES = {
+    "default": "",
+    "vm": f'{MODE}("vm", "fast_run").excluding("fusion")',
+    "cvm": f'{MODE}("cvm", "fast_run")',
+    "numba": '"NUMBA"',
+    "jax": '"JAX"',
+}
+_LONGEST = 200
+
+
+def repro(
+    graph: GraphLike, wrong: Property | None = None, limits: Limits | None = None
+) -> PythonScript:
+    """Return a graph that PyTensor compiles wrongly as a script that fails, without scanopt.
+
+    It compiles the graph by the mode of the property, and without rewrites; it prints the values of
+    both on the arguments for which they differ, and raises an error there. If compiling raises an
+    error, the script compiles the graph. Which versions it was found with, and what was seen, are
+    comments at its top.
+
+    Parameters
+    ----------
+    graph
+        A loaded graph, the path of its file, a FunctionGraph or an ``(inputs, outputs)`` pair.
+    wrong
+        The property, as in `bisect`: of values or of an error of compilation.
+    limits
+        Bounds of the evaluation.
+
+    Raises
+    ------
+    ScanoptError
+        If the graph does not have the property once PyTensor has compiled it, or its arguments or
+        it itself cannot be written.
+    """
+    whole, wrong = as_graph(loaded_graph(graph)), wrong or ValuesDiffer()
+    mode = wrong.mode
+    if mode is None:
+        raise ScanoptError(
+            f"a script shows what PyTensor compiles wrongly, not that {wrong.text}",
+            where=whole.source,
+        )
+    with TemporaryDirectory(prefix="scanopt-repro-") as name:
+        directory = Path(name)
+        found = wrong.gated(whole, whole, Gate(None, directory), limits or Limits())
+        if found.state is not State.BROKEN or found.mode is None:
+            raise ScanoptError(f"PyTensor compiles it right: {found.why}", where=whole.source)
+        code = _MODES.get(mode, repr(mode))
+        if isinstance(wrong, CompilingRaises):
+            script = written(Graph(fgraph=whole.fgraph, source=whole.source), Ending.COMPILES, code)
+        else:
+            called = Graph(
+                fgraph=whole.fgraph, source=whole.source, recorded=(_arguments(directory, whole),)
+            )
+            script = written(called, Ending.COMPARES, code)
+    python = platform.python_version()
+    head = [
+        f"PyTensor {pytensor.__version__}, NumPy {np.__version__}, Python {python}",
+        f"{wrong.text}: {found.why}"[:_LONGEST],
+    ]
+    comments = "".join(f"# {printable(' '.join(line.split()))}\n" for line in head)
+    return PythonScript(
+        text=comments + script.text, constants=script.constants, source=script.source
+    )
+
+
+def _arguments(directory: Path, graph: Graph) -> tuple[np.ndarray, ...]:
+    """Return the arguments on which values differ."""
+    try:
+        with np.load(directory / ARGUMENTS, allow_pickle=False) as arrays:
+            return tuple(arrays[name] for name in arrays.files)
+    except OSError:
+        raise ScanoptError(
+            "the arguments on which values differ are no arrays", where=graph.source
+        ) from None
