@@ -123,6 +123,8 @@ def test_loops_that_became_fewer_or_others() -> None:
 
 
 COMMANDS = {
+    "Trace": ["trace"],
+    "FirstNan": ["nan"],
     "Inspection": ["inspect"],
     "AuditReport": ["audit"],
     "CheckResult": ["check"],
@@ -131,7 +133,7 @@ COMMANDS = {
 
 
 TABLES = {"Graph", "OptimizeResult", "Inspection", "ScanReport", "Derivative", "AuditReport"}
-TABLES |= {"Enabled", "Compilation"}
+TABLES |= {"Enabled", "Compilation", "Trace", "LoopTrace"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
