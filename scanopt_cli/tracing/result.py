@@ -51,9 +51,7 @@ class SlotTrace(Presented):
             return NotImplemented
         told = [(one.name, one.kind, one.is_constant) for one in (self, other)]
         rows = [[*one.rows, *one.initial] for one in (self, other)]
-        return told[0] == told[1] and (
-            len(rows[0]) == len(rows[1]) and all(map(_are_same, *rows))
-        )
+        return told[0] == told[1] and (len(rows[0]) == len(rows[1]) and all(map(_are_same, *rows)))
 
     def __hash__(self) -> int:
         """Return a hash of the name and the kind."""
