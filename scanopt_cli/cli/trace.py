@@ -163,4 +163,5 @@ def _between(
                 first, second, arguments, seed=seed, timeout=timeout, progress=show_progress
             )
     print_result(output_format, "trace", found, first_difference_report(found))
-    return finding(found.differs)
+    # That nothing could be compared is no agreement.
+    return finding(found.differs) if found.loops else ExitCode.FAILED

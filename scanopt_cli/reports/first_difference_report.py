@@ -23,7 +23,8 @@ def first_difference_report(found: FirstDifference) -> Iterator[Block]:
     """Yield the verdict, and the values of both graphs where they part."""
     drawn = "drawn arguments: " if found.is_drawn else "arguments: "
     yield Paragraph(Span(f"{drawn}{found.arguments}", Style.FAINT))
-    yield Paragraph([Span(summary(found), Style.BAD if found.differs else Style.GOOD)])
+    style = Style.BAD if found.differs else Style.GOOD if found.loops else Style.WARNING
+    yield Paragraph([Span(summary(found), style)])
     if found.unmatched:
         yield Item(f"without a counterpart: {few(found.unmatched, _NAMED)}", depth=1)
     for loop in found.loops:

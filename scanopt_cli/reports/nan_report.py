@@ -15,6 +15,7 @@ _WHY = {
     "pole": "it is infinite at zero",
     "overflow": "the numbers are too large",
     "indefinite": "it is undefined for infinities",
+    "constant": "a constant that it reads is that",
     "passed on": "what it reads is that already",
 }
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import csv
+import re
 from io import StringIO
 
 import numpy as np
 
 from scanopt_cli.errors import ScanoptError
-from scanopt_cli.text import few
+from scanopt_cli.text import few, printable
 from scanopt_cli.tracing.result import LoopTrace, SlotTrace, Trace
 from scanopt_cli.tracing.values import npz
 
 _LISTED = 8
+_PATH = re.compile(r"[\\/:]|\.\.")
 
 
 def lone_loop(trace: Trace, *, where: str) -> LoopTrace:
@@ -77,11 +79,13 @@ def npz_bytes(loop: LoopTrace) -> bytes:
         arrays[free] = array
 
     for one in (*loop.slots, *loop.nodes):
+        # The author of a graph chooses names; those in an archive must not lead out of it.
+        name = _PATH.sub("_", printable(one.name))
         if isinstance(one.values, np.ndarray):
-            add(one.name, one.values)
+            add(name, one.values)
         else:
             for step, row in zip(loop.steps, one.values, strict=True):
-                add(f"{one.name}/{step}", row)
+                add(f"{name}/{step}", row)
         if one.initial:
-            add(f"{one.name}/initial", np.stack(one.initial))
+            add(f"{name}/initial", np.stack(one.initial))
     return npz(arrays)

@@ -26,7 +26,8 @@ class BadNode:
     why
         ``domain``: a NaN of numbers; ``pole``: an infinity of a division by zero or a logarithm of
         zero; ``overflow``: an infinity of other numbers; ``indefinite``: a NaN of infinities, as
-        ``inf - inf`` is; ``passed on``: what it reads is bad already.
+        ``inf - inf`` is; ``constant``: a constant is that; ``passed on``: what it reads is bad
+        already.
     name
         What it computes: ``log(x[t])``.
     value

@@ -28,7 +28,7 @@ from scanopt_cli.ir.scan_view import batch_ndim, is_loop, view_of
 from scanopt_cli.tracing.nan_result import BadNode, FirstNan, HarmlessNode, ReadValue
 from scanopt_cli.tracing.result import OuterStep
 from scanopt_cli.tracing.stepping import Step, StepError, StepFunction, StepGraph, steps
-from scanopt_cli.tracing.values import as_array, number_text, value_text
+from scanopt_cli.tracing.values import as_array, is_finite, number_text, value_text
 from scanopt_cli.verification.checking_linker import filled_buffers
 
 _MOST_HARMLESS = 20
@@ -246,7 +246,7 @@ class NanSearch:
         for node in body.graph.nodes:
             if behind.isdisjoint(node.outputs) or not self._makes_bad(body, node, step):
                 continue
-            if not any(self._is_bad(body.value(v, step)) for v in node.inputs):
+            if not self._reads_bad(body, node, step):
                 return _Finding(FirstNan(node=self._told(body, node, step), slot=slot))
             passed = passed or node
         held = next(
@@ -256,16 +256,21 @@ class NanSearch:
         node = passed or end.owner
         told = _nowhere(body, step, end) if node is None else self._told(body, node, step)
         first = FirstNan(node=told, slot=slot)
-        return _Finding(first, self._outside(body, held))
+        return _Finding(first, None if held is None else self._outside(body, held))
+
+    def _reads_bad(self, body: _Body, node: Apply, step: Step) -> bool:
+        """Whether a node reads what is bad already, apart from constants."""
+        read = (v for v in node.inputs if not isinstance(v, Constant))
+        return any(self._is_bad(body.value(v, step)) for v in read)
 
     def _makes_bad(self, body: _Body, node: Apply, step: Step) -> bool:
         return any(self._is_bad(body.value(output, step)) for output in node.outputs)
 
-    def _outside(self, body: _Body, held: Variable | None) -> int:
+    def _outside(self, body: _Body, held: Variable) -> int:
         """Return which input of the body's node feeds an input of the body."""
-        if body.node is None or held is None:
-            return 0
         place = body.inputs[held]
+        if body.node is None:
+            return place
         if not is_loop(body.node):
             return place
         view = view_of(body.node)
@@ -277,7 +282,7 @@ class NanSearch:
         for node in body.graph.nodes:
             if is_loop(node) or not self._makes_bad(body, node, step):
                 continue
-            if not any(self._is_bad(body.value(v, step)) for v in node.inputs):
+            if not self._reads_bad(body, node, step):
                 told = self._told(body, node, step)
                 key = (told.loop, told.name, _kinds(_bad_output(body, node, step, self._is_bad)))
                 self._harmless[key] += 1
@@ -319,7 +324,7 @@ def _nowhere(body: _Body, step: Step, end: Variable) -> BadNode:
     loop = body.loop
     value = body.value(end, step)
     return BadNode(
-        why="passed on",
+        why="constant" if isinstance(end, Constant) else "passed on",
         name=describe(end, body.names),
         value="" if value is None else value_text(as_array(value)),
         loop=None if loop is None else loop.title,
@@ -355,14 +360,20 @@ def _kinds(made: np.ndarray) -> str:
     return ", ".join(name for name, where in kinds if where.any())
 
 
+def _is_other(variable: Variable) -> bool:
+    return not isinstance(variable, Constant)
+
+
 def _why(node: Apply, values: Sequence[Any], made: np.ndarray) -> str:
     floats = [array for array in map(as_array, values) if array.dtype.kind in "fc"]
+    others = [v for v, variable in zip(values, node.inputs, strict=True) if _is_other(variable)]
+    passed = "constant" if all(map(is_finite, map(as_array, others))) else "passed on"
     has_nan = any(np.isnan(array).any() for array in floats)
     has_inf = any(np.isinf(array).any() for array in floats)
     if made.dtype.kind in "fc" and np.isnan(made).any():
-        return "passed on" if has_nan else "indefinite" if has_inf else "domain"
+        return passed if has_nan else "indefinite" if has_inf else "domain"
     if has_inf or has_nan:
-        return "passed on"
+        return passed
     name = type(node.op.scalar_op).__name__ if isinstance(node.op, Elemwise) else ""
     has_zero = any((array == 0).any() for array in map(as_array, values))
     return "pole" if name in _OF_ZERO and has_zero else "overflow"

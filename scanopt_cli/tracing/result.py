@@ -45,6 +45,18 @@ class SlotTrace(Presented):
     initial: tuple[np.ndarray, ...] = ()
     is_constant: bool = False
 
+    def __eq__(self, other: object) -> bool:
+        """Whether all values are the same; a NaN is the same as another."""
+        if not isinstance(other, SlotTrace):
+            return NotImplemented
+        told = [(one.name, one.kind, one.is_constant) for one in (self, other)]
+        rows = [[*one.rows, *one.initial] for one in (self, other)]
+        return told[0] == told[1] and (len(rows[0]) == len(rows[1]) and all(map(_are_same, *rows)))
+
+    def __hash__(self) -> int:
+        """Return a hash of the name and the kind."""
+        return hash((self.name, self.kind))
+
     @property
     def rows(self) -> list[np.ndarray]:
         """The value at each step, or the one value of a constant."""
@@ -64,7 +76,11 @@ class SlotTrace(Presented):
         return shapes.pop() if len(shapes) == 1 else None
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+def _are_same(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class LoopTrace(Presented):
     """One loop, step by step.
 
@@ -125,7 +141,7 @@ class LoopTrace(Presented):
         return self._by_name[name]
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Trace(Presented):
     """What loops compute at each step.
 

@@ -132,6 +132,14 @@ def test_between(traced: Path) -> None:
     assert "no difference in 1 pair of loops, 60 steps" in same.out
 
 
+def test_nothing_to_compare_is_no_agreement(traced: Path, tmp_path: Path) -> None:
+    save(graph_of(pt.dscalar("y") * 2), tmp_path / "none.pkl")
+    done = scanopt("trace", "--between", "grow.pkl", tmp_path / "none.pkl", cwd=traced)
+    assert done.code == 2
+    assert "no loop of A has a counterpart in B" in done.out
+    assert "without a counterpart: grow of A" in done.out
+
+
 WRONG = {
     "--loop: there is no loop 'f'; loops: grow": ["grow.pkl", "--loop", "f"],
     "--slot: there is no slot 'z'; slots: y": ["grow.pkl", "--slot", "z"],

@@ -124,6 +124,8 @@ def test_loops_that_became_fewer_or_others() -> None:
 
 
 COMMANDS = {
+    "Trace": ["trace"],
+    "FirstNan": ["nan"],
     "Inspection": ["inspect"],
     "AuditReport": ["audit"],
     "PythonScript": ["python"],
@@ -133,7 +135,7 @@ COMMANDS = {
 
 
 TABLES = {"Graph", "OptimizeResult", "Inspection", "ScanReport", "Derivative", "AuditReport"}
-TABLES |= {"Enabled", "Compilation"}
+TABLES |= {"Enabled", "Compilation", "Trace", "LoopTrace"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -16,6 +16,8 @@ from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.tracing.result import LoopTrace, SlotTrace
 from scanopt_cli.tracing.tracing import trace
 from scanopt_cli.tracing.values import as_array
+from scanopt_cli.verification.arguments import Setting, attempts, draw
+from scanopt_cli.verification.input_constraints import input_constraints
 
 
 def assert_traced_as_computed(graph: Graph, arguments: dict[str, Any]) -> int:
@@ -35,6 +37,21 @@ def assert_traced_as_computed(graph: Graph, arguments: dict[str, Any]) -> int:
             _assert_slot(view, slot, loop, outputs, next(values))
             compared += 1
     return compared
+
+
+def drawn(graph: Graph) -> dict[str, Any]:
+    """Return the first of the drawn arguments on which a graph can be evaluated, by name."""
+    inputs = graph.fgraph.inputs
+    constraints, rng = input_constraints([graph.fgraph]), np.random.default_rng(0)
+    for way in attempts(Setting(contents=True), recorded=False):
+        values = draw(way, constraints, [v.type for v in inputs], graph.values, (), rng)
+        arguments = {str(v.name): value for v, value in zip(inputs, values, strict=True)}
+        try:
+            computed(graph, list(graph.outputs), arguments)
+        except (ValueError, IndexError, np.linalg.LinAlgError):
+            continue
+        return arguments
+    raise AssertionError("the graph accepts no arguments")
 
 
 def computed(graph: Graph, variables: list[Variable], arguments: dict[str, Any]) -> list[Any]:

@@ -133,6 +133,31 @@ def test_masks_of_infinity() -> None:
     assert [one.name for one in found.held_by] == ["start"]
 
 
+def test_masks_that_are_constants() -> None:
+    """They stay where a slot holds them, and are harmless where only the step does."""
+    v = pt.dvector("v")
+
+    def mask(a: Any) -> Any:
+        return pt.switch(a > 0.5, a, -np.inf)
+
+    arguments = [np.array([1.0, 0.0])]
+    found = so.first_nan(graph_of(scan(mask, sequences=[v], name="masks")), arguments)
+    assert found.node is not None
+    assert (found.node.why, found.node.step, found.is_from_input) == ("constant", 1, False)
+    taken = scan(lambda a: pt.exp(mask(a)), sequences=[v], name="masks")
+    found = so.first_nan(graph_of(taken), arguments)
+    assert not found.is_bad
+    assert [(one.value, one.loop, one.steps) for one in found.harmless] == [("-inf", "masks", 1)]
+
+
+def test_a_start_that_is_a_constant() -> None:
+    start = pt.constant(np.array([0.0, -np.inf]))
+    ys = scan(lambda a: a * 2.0, outputs_info=[start], n_steps=pt.lscalar("n"), name="f")
+    found = so.first_nan(graph_of(ys), [3])
+    assert found.node is not None
+    assert (found.node.loop, found.node.why, found.is_from_input) == (None, "constant", False)
+
+
 def test_what_the_inputs_hold_is_named() -> None:
     graph = _forward(lambda a: a * 2.0)
     found = so.first_nan(graph, {"v": _planted(3, np.nan), "x": 1.0})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,11 @@ from pytensor.scan.utils import until
 from pytensor.tensor.random.type import random_generator_type
 
 import scanopt_cli as so
-from scanopt_cli.ir.graph import Graph
+from build import SAMPLES
+from scanopt_cli.ir.graph import Graph, as_graph
 from support.graph_building import gradient_with_mit_mots, graph_of, optimized, power, scan
 from support.tiers import deep
-from support.traced_loops import assert_traced_as_computed
+from support.traced_loops import assert_traced_as_computed, drawn
 
 pytestmark = pytest.mark.usefixtures("evaluated_here")
 
@@ -120,6 +122,18 @@ def test_loops_by_scanopt(case: str) -> None:
     turned, _ = optimized(graph, "scan-to-loop")
     assert not any(loop.kind == "Scan" for loop in so.trace(turned, arguments).loops)
     assert assert_traced_as_computed(turned, arguments)
+
+
+# Loops in an OpFromGraph are no outputs of its graph.
+@pytest.mark.parametrize(
+    "sample", ["ar2", *deep(*(name for name in SAMPLES if name not in ("ar2", "wrapped")))]
+)
+def test_samples(sample: str) -> None:
+    for pair in import_module(sample).build().values():
+        graph = as_graph(pair)
+        arguments = drawn(graph)
+        assert assert_traced_as_computed(graph, arguments)
+        assert assert_traced_as_computed(so.optimize(graph, "loop").graph, arguments)
 
 
 @pytest.mark.parametrize("case", ["a gradient", *deep("a gradient of several taps")])
