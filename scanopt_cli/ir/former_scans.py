@@ -34,7 +34,8 @@ class FormerScan(NamedTuple):
     @classmethod
     def of(cls, op: Any, kinds: Iterable[str | None]) -> FormerScan:
         """Return what to remember of ``op``, a Scan or a `FormerScan` itself."""
-        return cls(tuple(kinds), op.profile, op.allow_gc, op.strict)
+        plain = tuple(kind and SlotKind(kind).value for kind in kinds)  # as files may hold
+        return cls(plain, op.profile, op.allow_gc, op.strict)
 
     @classmethod
     def checked(cls, found: Any, n_slots: int) -> FormerScan:

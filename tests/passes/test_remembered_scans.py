@@ -240,3 +240,16 @@ def test_a_former_scan_is_a_plain_tuple() -> None:
     assert op.former is not None
     assert type(op.former) is tuple
     assert all(type(kind) is str for kind in FormerScan(*op.former).kinds)
+
+
+@pytest.mark.parametrize("order", [1, *deep(2)])
+def test_a_gradient_as_loops_is_saved_and_read(order: int, tmp_path: Path) -> None:
+    """Passes that build a loop again say anew which kinds its slots had."""
+    v, w = pt.dvector("v"), pt.dmatrix("w")
+    states = scan(lambda h, w: pt.tanh(w @ h), outputs_info=[v], non_sequences=[w], n_steps=4)
+    found = (states[-1] ** 2).sum()
+    for _ in range(order):
+        found = pt.grad(found, w).sum()
+    graph = so.optimize(from_io([v, w], [found]), "loop").graph
+    so.save(graph, tmp_path / "loops.pkl")
+    assert so.digest(so.load(tmp_path / "loops.pkl")) == so.digest(graph)
