@@ -11,10 +11,20 @@ from pytensor.graph.basic import Constant
 from pytensor.scalar.basic import ScalarConstant
 from pytensor.tensor.variable import TensorConstant
 
-from scanopt_cli.python_source.code import Code, LongConstant, Reference, call, code, quoted, text
+from scanopt_cli.python_source.code import (
+    Code,
+    LongConstant,
+    Reference,
+    call,
+    code,
+    paired,
+    quoted,
+    text,
+)
 from scanopt_cli.python_source.values import (
     CannotBeWrittenError,
     ValueCodes,
+    array_code,
     entries,
     is_short,
     number,
@@ -28,13 +38,12 @@ _LONGEST_STATE = 300
 def plain_number(constant: Constant, *, rows: bool = False) -> Code | None:
     """Return a constant as a number, or a short one as a list of ``rows``, if it can be so."""
     data = constant.data
-    if isinstance(constant, TensorConstant) and data.ndim == 0 and is_short(data):
-        return number(data[()])
-    if rows and isinstance(constant, TensorConstant) and 0 < data.size <= _MOST_BARE:
-        return entries(data) if data.ndim == 1 and is_short(data) else None
     if isinstance(constant, ScalarConstant) and isinstance(data, np.generic):
         return number(data)
-    return None
+    if not (isinstance(constant, TensorConstant) and isinstance(data, np.ndarray)):
+        return None
+    is_list = rows and data.ndim == 1 and 0 < data.size <= _MOST_BARE
+    return entries(data) if is_short(data) and (is_list or data.ndim == 0) else None
 
 
 def candidates(constant: Constant, values: ValueCodes) -> Iterator[Code]:
@@ -44,7 +53,7 @@ def candidates(constant: Constant, values: ValueCodes) -> Iterator[Code]:
     if isinstance(constant, ScalarConstant):
         dtype = quoted(str(constant.type.dtype))
         yield call(Reference("pytensor.scalar", "constant"), [number(data)], {"dtype": dtype})
-    elif isinstance(constant, TensorConstant):
+    elif isinstance(constant, TensorConstant) and isinstance(data, np.ndarray):
         function = Reference("pytensor.tensor", "constant")
         if is_short(data):
             dtype = quoted(str(data.dtype))
@@ -70,6 +79,12 @@ def value_code(value: Any, values: ValueCodes, hint: str | None) -> Code:
         if value.dtype.kind not in "biufc":
             raise CannotBeWrittenError(f"an array of {value.dtype}")
         return stored(value, hint)
+    if type(value).__module__.startswith("scipy.sparse") and hasattr(value, "indptr"):
+        parts = [array_code(part, hint) for part in (value.data, value.indices, value.indptr)]
+        shape = values.of(tuple(map(int, value.shape)))
+        return call(
+            Reference("scipy.sparse", type(value).__name__), [paired(parts)], {"shape": shape}
+        )
     return values.of(value)
 
 

@@ -16,6 +16,7 @@ from pytensor.scalar.loop import ScalarLoop
 from pytensor.scan.op import Scan
 
 from scanopt_cli.equivalence.sameness import Sameness
+from scanopt_cli.errors import brief
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import inner_condition, is_loop
 from scanopt_cli.loop.operator_base import LoopOperator
@@ -138,8 +139,11 @@ class Definitions:
                     setattr(value, name, setting.evaluate(value_of_reference))
                 if self._sameness.of_op(value) == self._sameness.of_op(op):
                     return Definition(_title(op), value, form, settings)
-        form = forms[-1]
-        made = Definition(_title(op), form.evaluate(value_of_reference), form)
+        try:
+            value = forms[-1].evaluate(value_of_reference)
+        except Exception as error:
+            raise CannotBeWrittenError(f"{type(op).__name__} ({brief(error)})") from error
+        made = Definition(_title(op), value, forms[-1])
         if isinstance(op, OpFromGraph):
             made.note = "It is differentiated by its graph, not in its own way."
         return made

@@ -354,9 +354,15 @@ def by_function(op: Op, node: Apply, writer: Writer) -> Iterator[Candidate]:
 
 
 def plainly(node: Apply, writer: Writer) -> Iterator[Candidate]:
-    """Yield what can be written for any Op: a call of it, and the node that it makes."""
+    """Yield what can be written for any Op: a call of it, the node that it makes, and a node."""
     made = writer.values.op(node.op)
     yield Candidate(call(made, node.inputs), tuple(node.outputs))
     atom = Code(made.parts, made.binding, Binding.ATOM)
     outputs = code("{}.outputs", call(code("{}.make_node", atom), node.inputs))
+    yield Candidate(outputs, tuple(node.outputs))
+    # ``make_node`` may take other arguments than the node has.
+    inputs = listed([Operand(v, bare=False) for v in node.inputs])
+    results = listed([writer.values.variable(v.type, None) for v in node.outputs])
+    made_of = [made, inputs, results]
+    outputs = code("{}.outputs", call(Reference("pytensor.graph.basic", "Apply"), made_of))
     yield Candidate(outputs, tuple(node.outputs))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import sys
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from enum import Enum
 from typing import Any, cast
 
 import numpy as np
 import pytensor.scalar as ps
+from pytensor.assumptions.specify import SpecifyAssumptions
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 from pytensor.scalar.basic import ScalarType
@@ -163,6 +165,14 @@ class ValueCodes:
                 return call(self._named(type(value)), (), fields)
             case _ if callable(value):
                 return code("{}", self._named(value))
+        return self._constant_of_a_module(value)
+
+    def _constant_of_a_module(self, value: Any) -> Code:
+        """Return an object that the module of its class has a name for."""
+        module = type(value).__module__
+        for name, item in vars(sys.modules[module]).items():
+            if item is value and module != "__main__":
+                return code("{}", Reference(module, name))
         raise CannotBeWrittenError(f"a value of type {type(value).__name__}")
 
     def _mapping(self, value: Mapping[Any, Any]) -> Code:
@@ -203,6 +213,8 @@ class ValueCodes:
             if argument in without or not hasattr(item, attribute):
                 continue
             value = getattr(item, attribute)
+            if isinstance(item, SpecifyAssumptions):
+                value = dict(value)
             default = defaults.get(argument, inspect.Parameter.empty)
             is_none = default is None and isinstance(value, Mapping) and not value
             if not is_none and not (type(default) is type(value) and _are_equal(default, value)):

@@ -13,6 +13,7 @@ from pytensor.graph.replace import clone_replace
 import scanopt_cli as so
 from support.generated.strategies import GeneratedScan, scan_graphs
 from support.python_scripts import assert_rebuilt, runs_alone
+from support.real_graphs import GRAPHS
 from support.sample_building import samples
 from support.tiers import deep, examples
 from support.zoo.model import Model, outputs_of
@@ -65,6 +66,22 @@ def test_what_pytensor_compiles(model: Model) -> None:
     # A function has graphs of its updates as well; a graph of its own has the inputs as they are.
     fresh: dict[Variable, Variable] = {v: v.type(name=v.name) for v in fgraph.inputs}
     assert_rebuilt((list(fresh.values()), clone_replace(fgraph.outputs, fresh)))
+
+
+# It is made of a function of SciPy's, by a constructor that takes no graph.
+_NOT_WRITTEN = {"optimization": "MinimizeOp"}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_every_kind_of_op_that_a_file_may_hold(name: str) -> None:
+    graph = GRAPHS[name]()
+    if name in _NOT_WRITTEN:
+        with pytest.raises(
+            so.ScanoptError, match=f"the Op {_NOT_WRITTEN[name]}.* cannot be written"
+        ):
+            so.to_python(graph)
+    else:
+        assert "scanopt_cli" not in assert_rebuilt(graph)
 
 
 @settings(max_examples=examples(6, 60))
