@@ -42,6 +42,7 @@ class Code(StrEnum):
     # clean-slices
     LENGTH_COUNTED = "length-counted"
     BUFFER_DROPPED = "buffer-dropped"
+    BUFFER_LEFT = "buffer-left"
     WRITE_MOVED = "write-moved"
     WRITE_SIMPLIFIED = "write-simplified"
     START_FILLED = "start-filled"

@@ -26,7 +26,7 @@ from pytensor.link.vm import VMLinker
 from scanopt_cli.ir.levels import IfElse, always_computed
 
 
-class LazyBranches(Feature):  # type: ignore[misc]
+class LazyBranches(Feature):
     """Refuses to have a node work in place that would have a branch computed that is not taken."""
 
     def on_validate(self, fgraph: FunctionGraph) -> None:

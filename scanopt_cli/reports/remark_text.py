@@ -23,6 +23,7 @@ TEXTS: Mapping[Code, str] = {
     Code.OPS_BY_STATE: "Ops without __props__, compared by all their state: {ops}",
     Code.SAME_DRAWS: SAME_DRAWS.format(generators="{slots!q}"),
     Code.LENGTH_COUNTED: "expressed {count:length} by the trip count",
+    Code.BUFFER_LEFT: "keeps a buffer of which every row is overwritten: {reason}",
     Code.BUFFER_DROPPED: "removed {count:buffer} of which every row is overwritten",
     Code.WRITE_MOVED: "merged {count:nested write} into zeros",
     Code.WRITE_SIMPLIFIED: "simplified the index of {count:write}",
