@@ -50,6 +50,7 @@ class Code(StrEnum):
     SLICE_COMPOSED = "slice-composed"
     ROW_TAKEN = "row-taken"
     # compile-safe
+    BRANCHES_COPIED = "branches-copied"
     BUFFERS_COPIED = "buffers-copied"
     CONDITION_MARKED = "condition-marked"
     OUTPUTS_COPIED = "outputs-copied"

@@ -32,6 +32,7 @@ TEXTS: Mapping[Code, str] = {
     Code.STORE_FORWARDED: "forwarded stores to {count:load}",
     Code.SLICE_COMPOSED: "simplified or composed {count:slice}",
     Code.ROW_TAKEN: "took {count:element} for a sum or squeeze of an axis of length 1",
+    Code.BRANCHES_COPIED: "copied {values:value} that a branch reads or returns",
     Code.BUFFERS_COPIED: "copied the initial buffers of {states:state}, so that they stay distinct",
     Code.CONDITION_MARKED: "made the stop condition differ from those of other loops",
     Code.OUTPUTS_COPIED: "a step copies {outputs:output}",

@@ -74,10 +74,10 @@ class CleanSlices(Pass):
     error, and 0 rows stay 0 rows. For a symbolic trip count ``n`` the read ``x[1:][-1]`` stays as
     it is, since ``n`` may be 0; nodes that depend on such a read are rewritten, since they run only
     if it succeeded. A written value that is read back has the shape of the rows it is written to,
-    or is a scalar, and is not cast. Nor is it, in two or more dimensions, of what a Scan traced that
-    may run no step: PyTensor loses its shape then, whatever its type says, so the write stays, with
-    its error. No node of the graph works in place. Slices have step 1 or -1, or read one row of a
-    known number of rows.
+    or is a scalar, and is not cast. Nor is it, in two or more dimensions, of what a Scan traced
+    that may run no step: PyTensor loses its shape then, whatever its type says, so the write stays,
+    with its error. No node of the graph works in place. Slices have step 1 or -1, or read one row
+    of a known number of rows.
 
     As PyTensor does, the pass replaces ``0.0 + x`` by ``x``: a ``-0.0`` that is added to zeros, or
     summed over an axis of length 1, stays ``-0.0``, where it became ``0.0`` before. Dead
