@@ -42,6 +42,7 @@ class Code(StrEnum):
     # clean-slices
     LENGTH_COUNTED = "length-counted"
     BUFFER_DROPPED = "buffer-dropped"
+    BUFFER_LEFT = "buffer-left"
     WRITE_MOVED = "write-moved"
     WRITE_SIMPLIFIED = "write-simplified"
     START_FILLED = "start-filled"
@@ -49,6 +50,7 @@ class Code(StrEnum):
     SLICE_COMPOSED = "slice-composed"
     ROW_TAKEN = "row-taken"
     # compile-safe
+    BRANCHES_COPIED = "branches-copied"
     BUFFERS_COPIED = "buffers-copied"
     CONDITION_MARKED = "condition-marked"
     OUTPUTS_COPIED = "outputs-copied"

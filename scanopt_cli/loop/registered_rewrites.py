@@ -7,9 +7,11 @@
 4. `scalarize_loops` (Numba): states, constants and the index that are tensors of no dimensions
    become numbers.
 5. `scalar_loops` (linkers that compile C): a loop over numbers becomes a function in C.
-6. `destroy_initial_states`: a loop overwrites the initial values that nobody else reads.
-7. `loop_bodies`: the bodies are rewritten like the graph, and may overwrite the states.
-8. `distribute_loops` (Numba): what the steps of a loop wait for is done apart from what they do
+6. `keep_branches_lazy` (virtual machine): where there are loops, no node works in place that would
+   have a branch computed that is not taken.
+7. `destroy_initial_states`: a loop overwrites the initial values that nobody else reads.
+8. `loop_bodies`: the bodies are rewritten like the graph, and may overwrite the states.
+9. `distribute_loops` (Numba): what the steps of a loop wait for is done apart from what they do
    besides. Not if the flag ``numba__fastmath`` is off: then PyTensor keeps the order of sums.
 
 Importing this module registers these rewrites with PyTensor.
@@ -44,6 +46,8 @@ from pytensor.tensor.basic import as_tensor_variable, scalar_from_tensor, tensor
 from pytensor.typed_list.type import TypedListType
 
 from scanopt_cli.ir.indexing import number
+from scanopt_cli.ir.inner_graphs import core_op, walk
+from scanopt_cli.ir.lazy_branches import keep_branches_lazy
 from scanopt_cli.loop.association import reassociate
 from scanopt_cli.loop.lowering import lowered
 from scanopt_cli.loop.memory import copy_shared_outputs, overwrite_own_states
@@ -110,6 +114,13 @@ def scalarize_loop(_fgraph: FunctionGraph, node: Apply) -> list[Variable] | None
 
 
 @graph_rewriter  # type: ignore[untyped-decorator]
+def branches_beside_loops(fgraph: FunctionGraph) -> None:
+    """Keep the guards of what loops read from being computed, also if PyTensor alone compiles."""
+    if any(isinstance(core_op(node.op), LoopOperator) for node in walk(fgraph)):
+        keep_branches_lazy(fgraph, get_active_mode(fgraph))
+
+
+@graph_rewriter  # type: ignore[untyped-decorator]
 def destroy_initial_states(fgraph: FunctionGraph) -> None:
     """Let loops overwrite the initial values that nobody else reads."""
     for node in fgraph.toposort():
@@ -156,6 +167,7 @@ def _rewrite_body(
     if isinstance(linker, NumbaLinker):
         # Before the rewrites that fuse elementwise arithmetic, and after those that find products.
         use_products(body)
+    keep_branches_lazy(body, mode)
     protect_log_sums(body)
     mode.optimizer.rewrite(body)
     if isinstance(linker, NumbaLinker):
@@ -202,6 +214,8 @@ _register(
     *("fast_run", "cxx_only"),
     position=49.35,
 )
+# Behind PyTensor's DestroyHandler, and before all that makes nodes work in place.
+_register("keep_branches_lazy", branches_beside_loops, "fast_run", "inplace", position=49.56)
 _register("destroy_initial_states", destroy_initial_states, "fast_run", "inplace", position=50.6)
 _register("loop_bodies", loop_bodies, "minimum_compile", "compile_inner_graph", position=100.5)
 _register(

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 from pytensor.tensor.basic import Alloc, AllocEmpty
 from pytensor.tensor.subtensor import IncSubtensor
 
 from scanopt_cli.analysis.expression_text import describe
-from support.graph_building import graph_of, only_scan, power
+from scanopt_cli.ir.graph import from_io
+from scanopt_cli.pipeline.optimizing import optimize
+from support.graph_building import graph_of, only_scan, power, scan
 from support.slicing import N, check, cleaned, count, five
 
 # Case 4: writes into zeros.
@@ -268,3 +272,62 @@ def test_twins_of_case_5(read) -> None:
     after, _ = cleaned(read(five()))
     assert count(after, IncSubtensor) == 1
     check(read(five()))
+
+
+def gradient_of_equal_rows(rows: Callable[[Any, Any], Any], n_steps: Any) -> Any:
+    v, n, h0 = pt.dvector("v"), pt.lscalar("n"), pt.dvector("h0")
+    states = scan(
+        lambda x, h: pt.tanh(h * x + 1),
+        sequences=[rows(v, n)],
+        outputs_info=[h0],
+        n_steps=n if n_steps is None else n_steps,
+    )
+    return from_io([v, n, h0], pt.grad((states**2).sum(), [v, h0]))
+
+
+EQUAL_ROWS: dict[str, Callable[[Any, Any], Any]] = {
+    "alloc": lambda v, n: pt.alloc(v, n, 3),
+    "transposed": lambda v, n: pt.alloc(v[:, None], 3, n).T,
+}
+
+
+def values_at(graph: Any, steps: int) -> Any:
+    mode = Mode("vm", "fast_run").excluding("fusion")
+    function = pytensor.function(
+        list(graph.inputs), list(graph.outputs), mode=mode, on_unused_input="ignore"
+    )
+    try:
+        return function(np.array([0.3, 0.5, 0.7]), steps, np.array([1.0, 2.0, 3.0]))
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize(
+    "passes", ["clean-slices", "inline-constants,clean-slices", "grad", "loop"]
+)
+@pytest.mark.parametrize("name", EQUAL_ROWS)
+def test_must_not_drop_a_buffer_that_has_the_shape_of_no_rows(name: str, passes: str) -> None:
+    """A Scan loses the shape of a trace of no steps: an error stays, no shape is wrong."""
+    graph = gradient_of_equal_rows(EQUAL_ROWS[name], None)
+    result = optimize(graph, passes)
+    for steps in (1, 4):
+        for found, wanted in zip(
+            values_at(result.graph, steps), values_at(graph, steps), strict=True
+        ):
+            np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    found = values_at(result.graph, 0)
+    assert found is None or [value.shape for value in found] == [(3,), (3,)]
+    if passes == "inline-constants,clean-slices":
+        remarks = [str(remark) for run in result.passes for remark in run.remarks]
+        assert any("trace of no steps" in " ".join(text.split()) for text in remarks), remarks
+
+
+@pytest.mark.parametrize("name", EQUAL_ROWS)
+def test_case_4_trace_of_some_steps(name: str) -> None:
+    """The twin: the loop runs four steps."""
+    graph = gradient_of_equal_rows(lambda v, n: EQUAL_ROWS[name](v, 4), 4)
+    result = optimize(graph, "inline-constants,clean-slices")
+    remarks = [str(remark) for run in result.passes for remark in run.remarks]
+    assert not any("trace of no steps" in " ".join(text.split()) for text in remarks), remarks
+    for found, wanted in zip(values_at(result.graph, 4), values_at(graph, 4), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)

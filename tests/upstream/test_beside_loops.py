@@ -17,10 +17,12 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import get_mode
 from pytensor.compile.ops import deep_copy_op
+from pytensor.conditional.op import ifelse
 from pytensor.configdefaults import config
 from pytensor.tensor.random.rewriting.basic import sidestep_unused_rng_consumer
 from pytensor.tensor.random.type import random_generator_type
 
+from support.graph_building import scan
 from support.upstream_modes import FAST, alone, bug, value
 
 five = pt.tensor("five", shape=(5,))
@@ -117,6 +119,40 @@ def test_a_sum_of_booleans_is_counted() -> None:
     x = pt.dscalar("x")
     is_large = pt.gt(x, 1.0)
     assert value((1 - is_large) + (1 - is_large), {x: 1.5}, FAST) == 0
+
+
+@bug(
+    "a lazy VM first computes all readers of overwritten memory, also in branches not taken",
+    ours="ir/lazy_branches.py, passes/of_scans/compile_safe/branches.py",
+    raises=np.linalg.LinAlgError,
+)
+@pytest.mark.parametrize("read", [False, True], ids=["what it returns", "what it reads"])
+def test_a_branch_that_is_not_taken_is_not_computed(read: bool) -> None:
+    n, matrix = pt.lscalar("n"), pt.dmatrix("matrix")
+    source = matrix + matrix.T if read else matrix
+    entries = pt.linalg.inv(source).sum(axis=0)
+    chosen = ifelse(pt.gt(n, 0), entries[None] if not read else entries[None] + 1, pt.zeros((1, 3)))
+    given = {n: 0, matrix: np.zeros((3, 3))}
+    if read:
+        found = value(pt.exp(source) + pt.sort(chosen), given, FAST)
+        np.testing.assert_array_equal(found, np.ones((3, 3)))
+    else:
+        found = value(pt.sort(0.1 * chosen), given, FAST)
+        np.testing.assert_array_equal(found, np.zeros((1, 3)))
+
+
+@bug(
+    "a Scan of no steps returns a trace of shape (0, 0), whatever its type says, and the gradient "
+    "by a sequence, which has its rows in a buffer of zeros, raises",
+    ours="passes/clean_slices/buffer_facts.py keeps the buffer; loop/operators.py has the shape",
+    raises=ValueError,
+)
+def test_the_gradient_by_a_sequence_of_no_rows() -> None:
+    n, row, start = pt.lscalar("n"), pt.dvector("row"), pt.dvector("start")
+    rows = pt.alloc(row, n, 3)
+    states = scan(lambda x, h: h * x, sequences=[rows], outputs_info=[start], n_steps=n)
+    found = value(pt.grad(states.sum(), row), {row: np.ones(3), start: np.ones(3), n: 0}, FAST)
+    np.testing.assert_array_equal(found, np.zeros(3))
 
 
 # The bug is in PyTensor's virtual machine in C, which needs a C compiler; CI has one.

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytensor.tensor as pt
+from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.graph.basic import Apply, Variable
-from pytensor.tensor.subtensor import IncSubtensor
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from scanopt_cli.analysis.accesses.indices import axis_of, rows_index
 from scanopt_cli.analysis.accesses.row_ranges import RowRange
@@ -16,7 +18,10 @@ from scanopt_cli.analysis.affine import ONE, ZERO, AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.row_runs import is_positive_zero
 from scanopt_cli.analysis.row_values import RowAnalysis
+from scanopt_cli.ir.scan_view import ScanView, scan_op
+from scanopt_cli.ir.slots import SlotKind
 
+_MATRIX = 2
 # A gradient nests only a few writes into zeros.
 _DEPTH = 8
 
@@ -40,6 +45,7 @@ class Write:
     is_row: bool
     is_aligned: bool
     order: int | None
+    may_lose_shape: bool = False
 
     @property
     def is_cast(self) -> bool:
@@ -104,7 +110,14 @@ class BufferFacts:
         is_aligned = shape == target and value.type.dtype == array.type.dtype
         own = axis - (array.type.ndim - value.type.ndim)
         order = None if is_row or own < 0 or shape[own] == ONE else own
-        return Write(node, array, value, axis, length, rows, is_row, is_aligned, order)
+        is_lost = is_aligned and not self._keeps_shape(value, rows)
+        is_aligned = is_aligned and not is_lost
+        return Write(node, array, value, axis, length, rows, is_row, is_aligned, order, is_lost)
+
+    def _keeps_shape(self, value: Variable, rows: RowRange) -> bool:
+        """Whether a value that is written to ``rows`` has the lengths that its type says."""
+        has_rows = value.type.ndim < _MATRIX or self.lengths.provably_le(ONE, rows.length)
+        return has_rows or not is_trace_of_no_steps(value)
 
     def disjoint(self, one: RowRange, other: RowRange) -> bool:
         """Whether two row ranges provably have no row in common."""
@@ -115,6 +128,30 @@ class BufferFacts:
         """Whether ``inner`` is provably a part of ``outer``."""
         provably_le = self.lengths.provably_le
         return provably_le(outer.low, inner.low) and provably_le(inner.high, outer.high)
+
+
+def is_trace_of_no_steps(value: Variable) -> bool:
+    """Whether a value may be computed, entry by entry, of what a Scan of no steps traced.
+
+    The virtual machine gives such a trace the length 0 along each axis.
+    """
+    waiting, seen = [value], set()
+    while waiting:
+        variable = waiting.pop()
+        node = variable.owner
+        if node is None or variable in seen:
+            continue
+        seen.add(variable)
+        if scan_op(node) is not None:
+            view = ScanView.of(node)
+            is_trace = any(slot.output is variable for slot in view.of_kind(SlotKind.NIT_SOT))
+            if is_trace and not Lengths(view.n_steps).runs():
+                return True
+        elif isinstance(node.op, Elemwise):
+            waiting += node.inputs
+        elif isinstance(node.op, DimShuffle | Subtensor | IncSubtensor | DeepCopyOp | ViewOp):
+            waiting.append(node.inputs[0])
+    return False
 
 
 def relative(inner: RowRange, outer: RowRange) -> RowRange:

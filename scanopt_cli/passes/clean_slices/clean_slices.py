@@ -19,11 +19,12 @@ from scanopt_cli.passes.clean_slices.reads import composed_slice, forwarded_load
 from scanopt_cli.passes.clean_slices.writes import (
     filled_buffer,
     full_write,
+    may_lose_shape,
     merged_writes,
     simplified_write,
 )
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
-from scanopt_cli.remarks import Code
+from scanopt_cli.remarks import Code, Why
 
 type _Rule = Callable[[Apply, BufferFacts], Variable | None]
 
@@ -73,8 +74,10 @@ class CleanSlices(Pass):
     error, and 0 rows stay 0 rows. For a symbolic trip count ``n`` the read ``x[1:][-1]`` stays as
     it is, since ``n`` may be 0; nodes that depend on such a read are rewritten, since they run only
     if it succeeded. A written value that is read back has the shape of the rows it is written to,
-    or is a scalar, and is not cast. No node of the graph works in place. Slices have step 1 or -1,
-    or read one row of a known number of rows.
+    or is a scalar, and is not cast. Nor is it, in two or more dimensions, of what a Scan traced
+    that may run no step: PyTensor loses its shape then, whatever its type says, so the write stays,
+    with its error. No node of the graph works in place. Slices have step 1 or -1, or read one row
+    of a known number of rows.
 
     As PyTensor does, the pass replaces ``0.0 + x`` by ``x``: a ``-0.0`` that is added to zeros, or
     summed over an axis of length 1, stays ``-0.0``, where it became ``0.0`` before. Dead
@@ -118,6 +121,7 @@ class _Sweep:
         self._context = context
         self._fgraph: FunctionGraph = context.fgraph
         self._ahead = ImpliedFacts()
+        self._kept: set[Apply] = set()
 
     def rewrites(self) -> Iterator[Rewrite]:
         """Yield what the rules make of the nodes."""
@@ -149,6 +153,9 @@ class _Sweep:
                     continue
                 if attempt.read is None or _needs(new, attempt.read):
                     return code, new
+        if node not in self._kept and any(may_lose_shape(node, one.facts) for one in attempts):
+            self._kept.add(node)
+            self._context.missed(None, Code.BUFFER_LEFT, Why.TRACE_OF_NO_STEPS)
         return None
 
     def _fits(self, old: Variable, new: Variable) -> bool:

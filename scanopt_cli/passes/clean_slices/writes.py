@@ -24,14 +24,23 @@ _SHORT = 8
 def full_write(node: Apply, facts: BufferFacts) -> Variable | None:
     """Return the value of a write that sets every row, or adds to zeros in every row."""
     write = facts.write(node)
-    if write is None or write.is_row or not write.is_aligned:
-        return None
-    if not write.rows.covers(write.length):
-        return None
-    if not write.sets and not facts.is_zero(write.array, write.axis):
+    if write is None or not write.is_aligned or not _is_full(write, facts):
         return None
     turn = slice(None, None, -1 if write.rows.is_reversed else None)
     return taken(write.value, write.axis, turn)
+
+
+def may_lose_shape(node: Apply, facts: BufferFacts) -> bool:
+    """Whether a buffer stays only since the value that sets every row may have another shape."""
+    write = facts.write(node)
+    return write is not None and write.may_lose_shape and _is_full(write, facts)
+
+
+def _is_full(write: Write, facts: BufferFacts) -> bool:
+    """Whether a write sets every row, or adds to zeros in every row."""
+    if write.is_row or not write.rows.covers(write.length):
+        return False
+    return write.sets or facts.is_zero(write.array, write.axis)
 
 
 def merged_writes(node: Apply, facts: BufferFacts) -> Variable | None:
@@ -43,6 +52,8 @@ def merged_writes(node: Apply, facts: BufferFacts) -> Variable | None:
     if inner is None or not facts.is_zero(outer.array, outer.axis, outer.rows):
         return None
     rows = inner.rows.within(outer.rows)
+    if inner.may_lose_shape and rows.covers(outer.length):
+        return None
     moved = replace(outer, is_row=inner.is_row, order=inner.order)
     return written(moved, rows, inner.value, facts)
 
@@ -81,7 +92,8 @@ def simplified_write(node: Apply, facts: BufferFacts) -> Variable | None:
     if row is not None and write.rows.length == ONE and not is_start:
         one = replace(write, is_row=True)
         return written(one, write.rows, row, facts)
-    if write.rows.is_reversed:
+    # PyTensor drops a buffer that is written by [:], by the lengths that types say.
+    if write.rows.is_reversed or (write.may_lose_shape and write.rows.covers(write.length)):
         return None
     index = canonical_slice(write.rows, write.length, facts.lengths)
     if index is None or cost(index) >= cost(rows_index(node, write.axis)):

@@ -12,6 +12,7 @@ from scanopt_cli.errors import PassError
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.merge_equal import duplicates
 from scanopt_cli.passes.of_scans.compile_safe.bodies import CompileSafeBodies
+from scanopt_cli.passes.of_scans.compile_safe.branches import copy_of_branches
 from scanopt_cli.passes.of_scans.compile_safe.conditions import mark_conditions
 from scanopt_cli.passes.of_scans.compile_safe.copies import copy_buffers, copy_rows
 from scanopt_cli.passes.of_scans.compile_safe.overwritten import CopyOverwritten
@@ -25,6 +26,7 @@ class _HoistStatesOfScans(HoistStates):
 
 
 _PARTS = {"bodies": CompileSafeBodies(), "overwritten": CopyOverwritten()}
+_CASES = (mark_conditions, copy_buffers, copy_rows, declare_unit_lengths, copy_of_branches)
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,10 @@ class CompileSafe(Pass):
        copy. (PyTensor infers such a length when it makes a node anew, outside or on the way out of
        a body. Its Scan then refuses the value, and all rewrites of the loop fail; of a state, so
        does the rewrite of its body, without which nothing is compiled.)
+    9. A branch of an IfElse may raise an error: it reads copies of what is computed outside of it,
+       and readers of its results read copies. (Before a node overwrites memory, PyTensor's virtual
+       machine computes all other readers of it, also those in a branch that is not taken.) Not
+       beside a TracedLoop, which brings a rewrite that needs no copies.
 
     Values stay the same, to the last bit. Each copy costs time and memory.
 
@@ -117,7 +123,7 @@ class CompileSafe(Pass):
         yield from _HoistStatesOfScans(outputs=False, unchanged=False).rewrites(context)
         for item in _PARTS.values():
             yield from item.rewrites(context)
-        for case in (mark_conditions, copy_buffers, copy_rows, declare_unit_lengths):
+        for case in _CASES:
             yield from case(context)
         if not known.issuperset(context.fgraph.apply_nodes) and not context.is_in_place():
             merged = duplicates(replace(context))  # the digests of the old one are of the old graph
