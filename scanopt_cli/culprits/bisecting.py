@@ -159,31 +159,35 @@ class _Search:
         if last.state is not State.BROKEN:
             if ran.failure is None:
                 return None
-            return self._failing(ran.last, self._pass_named(ran.begun, passes), ran.failure)
+            return self._failing(ran.last, _named(ran.begun, passes), ran.failure)
         found = self._first(
             len(names),
             last,
             lambda i: self._of(ran.after(i)),
             lambda i: f"the graph after {names[i - 1]}",
         )
-        item = self._pass_named(names[found.first - 1], passes)
-        return self._of_pass(ran.after(found.first - 1), ran.after(found.first), item, found)
-
-    def _of_pass(self, before: Graph, after: Graph, item: Pass | None, found: _Found) -> Culprit:
-        """Return which rewrite of one pass is to blame."""
         whole = Culprit(
             maker=Maker.SCANOPT,
-            name="optimize" if item is None else item.name,
+            name=names[found.first - 1],
             number=None,
             of=0,
             why=found.outcome.why,
             mode=found.outcome.mode,
             is_certain=found.is_certain,
-            before=before,
-            after=after,
+            before=ran.after(found.first - 1),
+            after=ran.after(found.first),
         )
-        if item is None:
-            return whole
+        # One pass may run with several sets of options.
+        within = (self._within(whole, item) for item in _named(whole.name, passes))
+        return next((culprit for culprit in within if culprit is not None), whole)
+
+    def _within(self, whole: Culprit, item: Pass) -> Culprit | None:
+        """Return which rewrite of one pass is to blame; ``None`` if one run of it shows nothing.
+
+        What it does may depend on what it learned in runs before.
+        """
+        before = whole.before
+        assert before is not None
         results: dict[int | None, PassResult | None] = {}
 
         def limited(limit: int | None) -> PassResult | None:
@@ -198,13 +202,10 @@ class _Search:
             return self._of(decode(made.tables, item.name))
 
         everything = limited(None)
-        if everything is None:
-            return whole
-        total = everything.rewrites
-        whole = replace(whole, of=total, remarks=everything.remarks)
+        total = 0 if everything is None else everything.rewrites
         end = probe(total) if total else Outcome(State.FINE)
-        if end.state is not State.BROKEN:  # it takes what the pass learned in runs before
-            return whole
+        if end.state is not State.BROKEN:
+            return None
         one = self._first(total, end, probe, lambda k: f"rewrite {k} of {item.name}")
         made, previous = limited(one.first), limited(one.first - 1)
         assert made is not None
@@ -212,16 +213,19 @@ class _Search:
         return replace(
             whole,
             number=one.first,
+            of=total,
             why=one.outcome.why,
             mode=one.outcome.mode,
             remarks=tuple(remark for remark in made.remarks if remark not in known),
-            is_certain=found.is_certain and one.is_certain,
+            is_certain=whole.is_certain and one.is_certain,
             before=before if previous is None else decode(previous.tables, item.name),
             after=decode(made.tables, item.name),
         )
 
-    def _failing(self, before: Graph, item: Pass | None, failure: str) -> Culprit:
+    def _failing(self, before: Graph, items: Sequence[Pass], failure: str) -> Culprit:
         """Return which rewrite of a pass raises an error, or ends its process."""
+        fails = (one for one in items if self._runner.once(before, one, None)[0] is None)
+        item = next(fails, None)
         if item is None:
             raise VerificationError(f"the passes could not be run: {failure}")
 
@@ -240,11 +244,7 @@ class _Search:
         if end.state is State.FINE:
             return culprit
         one = self._first(most, end, probe, lambda k: f"rewrite {k} of {item.name}")
-        return replace(culprit, number=one.first, of=one.first, why=one.outcome.why or failure)
-
-    @staticmethod
-    def _pass_named(name: str, passes: Sequence[Pass]) -> Pass | None:
-        return next((item for item in (*passes, *parse(_COMPILE_SAFE)) if item.name == name), None)
+        return replace(culprit, number=one.first, why=one.outcome.why or failure)
 
     # Of PyTensor
 
@@ -333,3 +333,9 @@ def _kept(path: Path) -> Graph | None:
     with suppress(LoadError, OSError):
         return load(path)
     return None
+
+
+def _named(name: str, passes: Sequence[Pass]) -> list[Pass]:
+    """Return the different passes of a name, of a pipeline and of what `optimize` ends with."""
+    every = (*passes, *parse(_COMPILE_SAFE))
+    return list(dict.fromkeys(item for item in every if item.name == name))

@@ -27,7 +27,8 @@ class Culprit(Presented):
         A pass of scanopt's, or of another package, or a rewriter of PyTensor's.
     number, of
         Which rewrite, counted from 1, of how many: of the pass in that run, or of all of PyTensor's
-        in that compilation. ``None`` if only all rewrites of the pass together have the property.
+        in that compilation. ``None`` if only all rewrites of the pass together have the property;
+        of 0 if it is not known of how many, since the pass never comes to its end.
     why
         What was seen of the graph after it.
     mode

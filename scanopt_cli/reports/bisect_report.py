@@ -33,7 +33,8 @@ def culprit_in_short(culprit: Culprit) -> str:
     whose = "PyTensor's " if culprit.maker is Maker.PYTENSOR else ""
     if culprit.number is None:
         return f"{whose}{culprit.name}, as a whole"
-    return f"{whose}{culprit.name}, rewrite {culprit.number} of {culprit.of}"
+    of = f" of {culprit.of}" if culprit.of else ""
+    return f"{whose}{culprit.name}, rewrite {culprit.number}{of}"
 
 
 def _culprit(culprit: Culprit) -> Iterator[Block]:
