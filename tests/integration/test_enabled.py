@@ -183,6 +183,7 @@ def test_registering_twice_changes_nothing() -> None:
         "scanopt_unseal",
         "scanopt_trims",
         "scanopt_trims_when_enabled",
+        "scanopt_branches",
     ]
 
 
