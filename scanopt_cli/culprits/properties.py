@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.graph import Graph
+from scanopt_cli.presentation import Presented
 from scanopt_cli.serialization.saving import save
 from scanopt_cli.verification.child_record import AppliedRewrite
 from scanopt_cli.verification.modes import PLAIN
@@ -62,8 +63,8 @@ class Outcome:
     last: AppliedRewrite | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Limits(Presented):
     """Bounds of one evaluation, and of one run of passes.
 
     Attributes
@@ -78,7 +79,7 @@ class Limits:
     memory: int = 8 << 30
 
 
-class Property(ABC):
+class Property(Presented, ABC):
     """A property that a graph may have, such as that it computes other values than another one."""
 
     @property
@@ -100,7 +101,7 @@ class Property(ABC):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ValuesDiffer(Property):
     """A graph computes other values than the original does as it is, without any rewrite.
 
@@ -160,7 +161,7 @@ class ValuesDiffer(Property):
         return _outcome(found, State.FINE, "values agree", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CompilingRaises(Property):
     """A mode raises an error when it compiles a graph; ``error`` is a part of its text."""
 
@@ -195,7 +196,7 @@ class CompilingRaises(Property):
         return _outcome(found, State.FINE, found.error or "it compiles", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CommandFails(Property):
     """A command ends with another exit code than 0; ``{}`` in it is the path of a graph."""
 

@@ -14,6 +14,7 @@ from scanopt_cli.autodiff.derivative import Check, Derivative, OrderReport
 from scanopt_cli.autodiff.pedigree.pedigree import Pedigree, ScanRecord
 from scanopt_cli.autodiff.stages import StageReport
 from scanopt_cli.culprits.culprit import Bisection, Culprit
+from scanopt_cli.culprits.properties import Limits, Property
 from scanopt_cli.culprits.reducing import Reduced
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, total
 from scanopt_cli.integration.capture.recording import Capture
@@ -75,6 +76,16 @@ def _bisection(found: Bisection) -> str:
 @in_short.register
 def _culprit(culprit: Culprit) -> str:
     return culprit_in_short(culprit)
+
+
+@in_short.register
+def _property(wrong: Property) -> str:
+    return wrong.text
+
+
+@in_short.register
+def _limits(limits: Limits) -> str:
+    return f"{limits.timeout:g} s of processor time, {limits.memory / 2**30:g} GB of memory"
 
 
 @in_short.register

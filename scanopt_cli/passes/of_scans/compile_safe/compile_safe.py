@@ -26,7 +26,6 @@ class _HoistStatesOfScans(HoistStates):
 
 
 _PARTS = {"bodies": CompileSafeBodies(), "overwritten": CopyOverwritten()}
-_CASES = (mark_conditions, copy_buffers, copy_rows, declare_unit_lengths, copy_of_branches)
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,8 @@ class CompileSafe(Pass):
         yield from _HoistStatesOfScans(outputs=False, unchanged=False).rewrites(context)
         for item in _PARTS.values():
             yield from item.rewrites(context)
-        for case in _CASES:
+        cases = mark_conditions, copy_buffers, copy_rows, declare_unit_lengths, copy_of_branches
+        for case in cases:
             yield from case(context)
         if not known.issuperset(context.fgraph.apply_nodes) and not context.is_in_place():
             merged = duplicates(replace(context))  # the digests of the old one are of the old graph
