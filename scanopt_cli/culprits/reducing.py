@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from scanopt_cli.culprits.properties import Limits, Outcome, Property, State, ValuesDiffer
-from scanopt_cli.culprits.reductions import REDUCTIONS, Candidate, size
+from scanopt_cli.culprits.reductions import REDUCTIONS, Candidate, Reduction, size
 from scanopt_cli.culprits.running import PassRunner
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import ScanoptError, VerificationError
@@ -172,11 +172,11 @@ class _Reducer:
         while sum(self._by(reduction) for reduction in REDUCTIONS):  # each round tries all
             pass
 
-    def _by(self, reduction: Callable[[Graph], object]) -> bool:
+    def _by(self, reduction: Reduction) -> bool:
         """Reduce the graph in one way as far as that goes; return whether it went anywhere."""
         start, has_changed = 0, False
         while True:
-            candidates: list[Candidate] = list(reduction(self.graph))  # type: ignore[call-overload]
+            candidates: list[Candidate] = list(reduction(self.graph))
             # What failed before a candidate that was taken is tried again in the next round only.
             for position in range(start, len(candidates)):
                 if self._most is not None and self.tried >= self._most:
