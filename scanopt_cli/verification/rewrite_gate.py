@@ -18,9 +18,9 @@ from pytensor.compile.mode import optdb
 from pytensor.graph.features import Feature
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import (
-    FromFunctionNodeRewriter,
     GraphRewriter,
     NodeProcessingGraphRewriter,
+    NodeRewriter,
     SequentialGraphRewriter,
 )
 
@@ -33,36 +33,42 @@ _LONGEST = 200
 
 
 class RewriteGate:
-    """Lets the first so many rewrites pass, and keeps what there is to know of the last one."""
+    """Lets the first so many rewrites pass, and keeps what there is to know of the last one.
 
-    def __init__(self, most: int | None) -> None:
+    The graphs around the rewrite at which the gate closes are kept if that is asked.
+    """
+
+    def __init__(self, most: int | None, *, keeps_graphs: bool = False) -> None:
         self._most = most
+        self._keeps_graphs = keeps_graphs
         self.count = 0
         self.last: AppliedRewrite | None = None
         self.before: FunctionGraph | None = None
-        """The graph before the last rewrite, if that is the one at which the gate closes."""
         self.after: FunctionGraph | None = None
         self._within: list[str] = []
+        # Of the node at hand: which rewriter has a replacement, and the graph before that.
         self._made_by: Any = None
+        self._unchanged: FunctionGraph | None = None
 
     @property
     def _is_closed(self) -> bool:
         return self._most is not None and self.count >= self._most
 
-    @property
-    def _is_last(self) -> bool:
-        return self.count + 1 == self._most
+    def _copied(self, fgraph: FunctionGraph) -> FunctionGraph | None:
+        """Return a copy of a graph if the next rewrite is the last one."""
+        is_last = self._keeps_graphs and self.count + 1 == self._most
+        return copy_nodes(fgraph) if is_last else None
 
     def note_transform(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a node rewriter's method that notes which rewriter made the last replacement.
+        """Return a node rewriter's method that notes which rewriter has a replacement.
 
-        One node rewriter may stand for several, of which the first that does something counts.
+        One node rewriter may stand for several, of which the innermost that does something counts.
         """
 
-        def transform(rewriter: Any, *args: Any, **kwargs: Any) -> Any:
-            made = original(rewriter, *args, **kwargs)
-            if made:
-                self._made_by = rewriter
+        def transform(rewriter: Any, fgraph: FunctionGraph, *args: Any, **kwargs: Any) -> Any:
+            made = original(rewriter, fgraph, *args, **kwargs)
+            if made and self._made_by is None:
+                self._made_by, self._unchanged = rewriter, self._copied(fgraph)
             return made
 
         return transform
@@ -78,11 +84,13 @@ class RewriteGate:
                 return original(holder, fgraph, node, rewriter, **kwargs)
             if self._is_closed:
                 return False
-            before = copy_nodes(fgraph) if self._is_last else None
-            self._made_by = None
+            around = self._made_by, self._unchanged  # a rewriter may rewrite an inner graph
+            self._made_by = self._unchanged = None
             done = original(holder, fgraph, node, rewriter, **kwargs)
             if done:
-                self._note(self._made_by or rewriter, fgraph, before, str(node)[:_LONGEST])
+                made_by = self._made_by or rewriter
+                self._note(made_by, fgraph, self._unchanged, str(node)[:_LONGEST])
+            self._made_by, self._unchanged = around
             return done
 
         return process_node
@@ -98,7 +106,7 @@ class RewriteGate:
                 empty = FunctionGraph([], [])  # of which it returns what its caller expects
                 rewriter.add_requirements(empty)
                 return original(rewriter, empty, *args, **kwargs)
-            before = copy_nodes(fgraph) if self._is_last else None
+            before = self._copied(fgraph)
             changes, count = _Changes(), self.count
             fgraph.attach_feature(changes)
             with self._inside(rewriter):
@@ -169,20 +177,27 @@ def _place(rewriter: Any) -> str | None:
     return None if path is None else f"{Path(path).name}:{line}"
 
 
-def _classes(cls: type[Any]) -> Iterator[type[Any]]:
-    for child in cls.__subclasses__():
-        yield child
-        yield from _classes(child)
+type _Method = tuple[type[Any], str, Callable[[Callable[..., Any]], Callable[..., Any]]]
+
+
+def _methods(base: type[Any], name: str, wrap: Any) -> list[_Method]:
+    """Return the classes that define a method of ``base`` anew, each once, and what wraps it."""
+    found, waiting = [], [base]
+    while waiting:
+        waiting += (cls := waiting.pop()).__subclasses__()
+        if cls is not base and name in vars(cls):
+            found.append(cls)
+    return [(cls, name, wrap) for cls in dict.fromkeys(found)]
 
 
 @contextmanager
-def rewrite_gate(most: int | None = None) -> Iterator[RewriteGate]:
+def rewrite_gate(most: int | None = None, *, keeps_graphs: bool = False) -> Iterator[RewriteGate]:
     """Let PyTensor apply no more than ``most`` rewrites inside of the block, and count them."""
-    gate = RewriteGate(most)
+    gate = RewriteGate(most, keeps_graphs=keeps_graphs)
     patched = [
         (NodeProcessingGraphRewriter, "process_node", gate.process_node),
-        (FromFunctionNodeRewriter, "transform", gate.note_transform),
-        *((cls, "apply", gate.apply) for cls in {*_classes(GraphRewriter)} if "apply" in vars(cls)),
+        *_methods(NodeRewriter, "transform", gate.note_transform),
+        *_methods(GraphRewriter, "apply", gate.apply),
     ]
     patches = [mock.patch.object(cls, name, wrap(vars(cls)[name])) for cls, name, wrap in patched]
     for patch in patches:
