@@ -75,8 +75,7 @@ def snapshot_path(directory: Path, number: int) -> Path:
 
 def result_of(directory: Path) -> PassResult:
     """Return what the child made, once it has ended well."""
-    with (directory / _RESULT).open("rb") as file:
-        found: PassResult = pickle.load(file)
+    found: PassResult = read(directory / _RESULT)
     return found
 
 
@@ -135,11 +134,10 @@ def _write(path: Path, what: object) -> None:
         cloudpickle.dump(what, file)
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Return the tables of a graph that the child kept."""
+def read(path: Path) -> Any:
+    """Return what the child kept: the tables of a graph, or a result."""
     with path.open("rb") as file:
-        found: dict[str, Any] = pickle.load(file)
-    return found
+        return pickle.load(file)
 
 
 def entries(directory: Path) -> Sequence[tuple[str, str]]:

@@ -17,9 +17,10 @@ from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.presentation import Presented
 from scanopt_cli.serialization.saving import save
+from scanopt_cli.verification.child_process import MEMORY
 from scanopt_cli.verification.child_record import AppliedRewrite
 from scanopt_cli.verification.modes import PLAIN
-from scanopt_cli.verification.result import Verdict, Verification
+from scanopt_cli.verification.result import Verdict
 from scanopt_cli.verification.spawning import Gate
 from scanopt_cli.verification.verifying import Evaluation, evaluate
 
@@ -47,8 +48,6 @@ class Outcome:
         The answer; it is unknown if the graph could not be evaluated.
     why
         What was seen, in a few words.
-    verification
-        The comparison of values, if values were compared.
     mode
         The mode that the graph must be compiled by to show it; ``None`` if it shows as it is.
     n_rewrites, last
@@ -57,7 +56,6 @@ class Outcome:
 
     state: State
     why: str = ""
-    verification: Verification | None = None
     mode: str | None = None
     n_rewrites: int = 0
     last: AppliedRewrite | None = None
@@ -76,7 +74,7 @@ class Limits(Presented):
     """
 
     timeout: float = 300.0
-    memory: int = 8 << 30
+    memory: int = MEMORY
 
 
 class Property(Presented, ABC):
@@ -260,7 +258,6 @@ def _outcome(found: Evaluation, state: State, why: str, mode: str | None) -> Out
     return Outcome(
         state,
         why,
-        found.verification,
         mode,
         rewritten.count if rewritten else 0,
         rewritten.last if rewritten else None,

@@ -220,7 +220,7 @@ def _with_op(graph: Graph, position: int, make: Callable[[], Any]) -> Graph | No
     node = form.toposort()[position]
     new = make().make_node(*node.inputs)
     form.replace_all(list(zip(node.outputs, new.outputs, strict=True)))
-    return replace(_with_outputs(replace(graph, fgraph=form), form.outputs))
+    return _with_outputs(replace(graph, fgraph=form), form.outputs)
 
 
 def _with_one_step(graph: Graph, node: Apply) -> Graph | None:

@@ -226,7 +226,7 @@ def _replace_vector(
 
 
 def _replace_few(builder: Any, function: Callable[[Value], Value], data: Any, n: int) -> None:
-    """Write what replaces ``n`` numbers, up to those of a vector, in as short a one as there is."""
+    """Write what replaces ``n`` numbers, up to two vectors, in as short a one as there is."""
     if n % _WIDTH == 0:
         _replace_vector(builder, function, data, n)
         return

@@ -31,6 +31,8 @@ def answer(
     ScanoptError
         If it found none; ``source`` says of what.
     """
+    if request.timeout <= 0:
+        raise VerificationError("timeout must be positive")
     found: list[tuple[Any, Mapping[str, np.ndarray]]] = []
 
     def read(directory: Path) -> None:

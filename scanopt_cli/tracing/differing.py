@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from scanopt_cli.errors import VerificationError
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import GraphLike, as_graph
 from scanopt_cli.tracing.arguments_given import ArgumentsLike, arguments_of
@@ -51,8 +50,6 @@ def first_difference(
         If the graphs' signatures do not match, arguments do not fit, or a graph cannot be
         evaluated.
     """
-    if timeout <= 0:
-        raise VerificationError("timeout must be positive")
     pair = matched(as_graph(a), as_graph(b))
     reference = pair.a if pair.a.recorded or not pair.b.recorded else pair.b
     given = arguments_of(reference, arguments, seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scanopt_cli.errors import ScanoptError, VerificationError
+from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import GraphLike, as_graph
 from scanopt_cli.text import comma_separated
@@ -56,8 +56,6 @@ def first_nan(
         If arguments do not fit, or the graph cannot be evaluated.
     """
     allow_inf = allows_inf(allow)
-    if timeout <= 0:
-        raise VerificationError("timeout must be positive")
     work = as_graph(graph)
     given = arguments_of(work, arguments, seed)
     request = NanRequest(graphs=tables(work), arguments=given, allow_inf=allow_inf, timeout=timeout)

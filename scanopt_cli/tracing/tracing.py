@@ -9,7 +9,7 @@ import numpy as np
 
 from scanopt_cli.analysis.distinct_loops import loops_called
 from scanopt_cli.analysis.named_loops import NamedLoop, named_loops
-from scanopt_cli.errors import ScanoptError, VerificationError
+from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import GraphLike, as_graph
 from scanopt_cli.text import comma_separated, few
@@ -74,8 +74,6 @@ def trace(
         If there is no such loop, slot or step, arguments do not fit, or the graph cannot be
         evaluated.
     """
-    if timeout <= 0:
-        raise VerificationError("timeout must be positive")
     wanted_steps = StepRange.of(steps, where="--steps")
     work = as_graph(graph)
     known = list(named_loops(work.fgraph, each_place=True))

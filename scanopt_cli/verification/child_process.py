@@ -11,7 +11,7 @@ from typing import Any
 
 from scanopt_cli.verification.spawning import PATIENCE, REQUEST
 
-_MEMORY = 8 << 30
+MEMORY = 8 << 30
 """Bytes of address space."""
 
 _LONGEST_FILE = 1 << 30
@@ -25,7 +25,7 @@ def read_request(directory: str) -> Any:
         return pickle.load(file)
 
 
-def limit_process(timeout: float, memory: int = _MEMORY) -> None:
+def limit_process(timeout: float, memory: int = MEMORY) -> None:
     """Bound processor time, memory and, in case the parent is gone, time, as far as possible."""
     if hasattr(signal, "setitimer"):
         # What the parent ignores, the child would ignore as well.
