@@ -9,6 +9,10 @@ is, and what that is computed of. There are two ways to such a node:
 2. What a branch reads is overwritten by a node outside of it.
 
 So an error of a branch is raised that is not taken.
+
+Linkers of other kinds compute both branches, but for nodes that only one ``IfElse`` reads, which
+PyTensor moves into functions of the branches (``LazyIfElse``). So what two of them read under one
+condition is computed whatever the condition is. They are merged before.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.features import Feature
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.traversal import apply_ancestors
 from pytensor.graph.utils import InconsistencyError
 from pytensor.link.vm import VMLinker
 
@@ -52,6 +57,41 @@ def keep_branches_lazy(fgraph: FunctionGraph, mode: Mode | None) -> None:
     is_kept = any(isinstance(feature, LazyBranches) for feature in fgraph._features)
     if has_branches and not is_kept and not computed_too_often(fgraph):
         fgraph.attach_feature(LazyBranches())
+
+
+def merge_conditionals(fgraph: FunctionGraph, mode: Mode | None) -> None:
+    """Merge the ``IfElse`` nodes of one condition that read nodes in common, in place.
+
+    Only nodes are merged that are computed whatever the conditions are, and of which neither reads
+    the other. The virtual machine computes one branch anyway.
+    """
+    if mode is not None and isinstance(mode.linker, VMLinker):
+        return
+    merged: dict[Variable, Apply] = {}
+    always = always_computed(fgraph.outputs)
+    for node in fgraph.toposort():
+        if not isinstance(node.op, IfElse) or node not in always:
+            continue
+        first = merged.get(node.inputs[0])
+        if first is None or not _may_merge(first, node):
+            merged.setdefault(node.inputs[0], node)
+            continue
+        counts = (first.op.n_outs, node.op.n_outs)
+        (a, b), (c, d) = (
+            (each.inputs[1 : 1 + count], each.inputs[1 + count :])
+            for each, count in zip((first, node), counts, strict=True)
+        )
+        one = IfElse(sum(counts)).make_node(node.inputs[0], *a, *c, *b, *d)
+        pairs = zip([*first.outputs, *node.outputs], one.outputs, strict=True)
+        fgraph.replace_all(list(pairs), reason="merge_conditionals")
+        merged[node.inputs[0]] = one
+
+
+def _may_merge(first: Apply, second: Apply) -> bool:
+    """Whether two nodes read one that they alone may need, and neither reads the other."""
+    read = [set(apply_ancestors(node.inputs[1:])) for node in (first, second)]
+    needed = always_computed([first.inputs[0], second.inputs[0]])
+    return bool((read[0] & read[1]) - needed) and first not in read[1] and second not in read[0]
 
 
 def computed_too_often(fgraph: FunctionGraph) -> bool:

@@ -142,6 +142,20 @@ def test_a_branch_that_is_not_taken_is_not_computed(read: bool) -> None:
 
 
 @bug(
+    "what the branches of two conditionals read is computed whatever their condition is",
+    ours="ir/lazy_branches.py merges conditionals of one condition",
+    raises=np.linalg.LinAlgError,
+)
+def test_what_two_branches_read_is_not_computed() -> None:
+    n, matrix = pt.lscalar("n"), pt.dmatrix("matrix")
+    inverse = pt.linalg.inv(matrix)
+    total = ifelse(pt.gt(n, 0), inverse.sum(), pt.zeros(()))
+    entry = ifelse(pt.gt(n, 0), inverse[0, 0], pt.zeros(()))
+    found = value(pt.exp(total + 1) + entry, {n: 0, matrix: np.zeros((3, 3))}, "NUMBA")
+    assert found == np.exp(1)
+
+
+@bug(
     "a Scan of no steps returns a trace of shape (0, 0), whatever its type says, and the gradient "
     "by a sequence, which has its rows in a buffer of zeros, raises",
     ours="passes/clean_slices/buffer_facts.py keeps the buffer; loop/operators.py has the shape",

@@ -14,8 +14,9 @@ The passes run at two positions, because many of them do not apply to a loop wit
 * Passes that trim run once PyTensor has simplified the graph around the loops, after the positions
   of its own trimming (1.611 and 1.612). The loops are unsealed right before.
 
-Before PyTensor has nodes work in place (from 50.1 on, and 95 for conditionals), it is kept from
-computing branches for them that are not taken.
+Before PyTensor moves branches into functions (48.9), conditionals that share nodes are merged. And
+before it has nodes work in place (from 50.1 on, and 95 for conditionals), it is kept from computing
+branches for them that are not taken.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ from scanopt_cli.integration.compilation.compilation_stages import (
 
 _POSITIONS = {CompilationStage.LOOPS: 0.02, CompilationStage.TRIMS: 1.615}
 _UNSEALING = 1.6145
-# Behind PyTensor's DestroyHandler (49.5).
-_BRANCHES = 49.55
+# Before PyTensor's own merging of conditionals (48.8), and behind its DestroyHandler (49.5).
+_BRANCHES = {"merge_conditionals": 48.75, "keep_branches_lazy": 49.55}
 _CONDITIONALS = "pytensor.conditional.op"
 _OPTIMIZING = "scanopt_cli.integration.compilation.optimizing_stage"
 
@@ -66,10 +67,10 @@ def register() -> None:
         if f"{TAG}_unseal" not in optdb:
             tags = (TAG, "minimum_compile", *TAGS_OF_MODES)
             optdb.register(f"{TAG}_unseal", Unseal(), *tags, position=_UNSEALING)
-        if f"{TAG}_branches" not in optdb:
-            optdb.register(
-                f"{TAG}_branches", KeepBranchesLazy(), TAG, *TAGS_OF_MODES, position=_BRANCHES
-            )
+        for deed, position in _BRANCHES.items():
+            name = f"{TAG}_{deed}"
+            if name not in optdb:
+                optdb.register(name, OfBranches(deed), TAG, *TAGS_OF_MODES, position=position)
     except Exception as error:
         logging.getLogger(__name__).warning("no passes are registered in PyTensor: %s", error)
 
@@ -110,22 +111,25 @@ class WhenEnabled(Always):
             super().apply(fgraph)
 
 
-class KeepBranchesLazy(GraphRewriter):
-    """Keeps branches lazy where nodes work in place, see `scanopt_cli.ir.lazy_branches`.
+class OfBranches(GraphRewriter):
+    """Calls a function of `scanopt_cli.ir.lazy_branches`, which keeps branches lazy.
 
     It does in every graph that uses the passes: the body of a loop may have a branch and no loop.
     """
 
+    def __init__(self, deed: str) -> None:
+        self.deed = deed
+
     def apply(self, fgraph: FunctionGraph) -> None:
-        """Have ``fgraph`` refuse to work in place at the cost of a branch."""
+        """Keep the branches of ``fgraph`` lazy, in place."""
         mode = mode_of(fgraph)
         query = query_of(mode)
         if query is None or TAG in query.exclude or _CONDITIONALS not in sys.modules:
             return
         if TAG in query.include or innermost() is not None:
-            from scanopt_cli.ir.lazy_branches import keep_branches_lazy
+            from scanopt_cli.ir import lazy_branches
 
-            keep_branches_lazy(fgraph, mode)
+            getattr(lazy_branches, self.deed)(fgraph, mode)
 
 
 class Unseal(GraphRewriter):
