@@ -183,7 +183,8 @@ def test_registering_twice_changes_nothing() -> None:
         "scanopt_unseal",
         "scanopt_trims",
         "scanopt_trims_when_enabled",
-        "scanopt_branches",
+        "scanopt_merge_conditionals",
+        "scanopt_keep_branches_lazy",
     ]
 
 
