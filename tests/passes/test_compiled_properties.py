@@ -12,9 +12,18 @@ import pytest
 from hypothesis import given, settings
 
 from support.compiled_programs import PROGRAMS
-from support.compiled_ways import BY_TIER, EVERY_WAY, NUMBA, VM, assert_right, right_sums
+from support.compiled_ways import (
+    BACKENDS,
+    BY_TIER,
+    EVERY_WAY,
+    NUMBA,
+    VM,
+    assert_right,
+    right_sums,
+    saved,
+)
 from support.generated.strategies import GeneratedScan, scan_graphs
-from support.tiers import examples
+from support.tiers import deep, examples
 
 _EXAMPLES = examples(6, 60)
 
@@ -31,6 +40,23 @@ def _right_sums() -> Iterator[None]:
 @given(generated=scan_graphs(generators=True))
 def test_generated_loops_compile_to_their_values(generated: GeneratedScan, way: str) -> None:
     assert_right(generated.inputs, generated.outputs, generated.arguments, EVERY_WAY[way])
+
+
+@pytest.mark.tiered(every=3)
+@pytest.mark.parametrize(
+    "passes",
+    [
+        "push-out",
+        "hoist-states",
+        *deep("push-out-batches", "push-out-products", "factor-once", "loops-to-ops", "fold-loops"),
+    ],
+)
+@settings(max_examples=examples(4, 40))
+@given(generated=scan_graphs(generators=True))
+def test_passes_by_themselves_compile_to_values(generated: GeneratedScan, passes: str) -> None:
+    for mode in BACKENDS:
+        way = saved(f"{passes},compile-safe")
+        assert_right(generated.inputs, generated.outputs, generated.arguments, way, mode)
 
 
 @pytest.mark.deep

@@ -32,6 +32,12 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
     "clean-slices": (Exception,),
     "push-out-sums": (),
     "push-out-batches": (),
+    "push-out-products": (),
+    "push-out": (),
+    "factor-once": (),
+    "hoist-states": (),
+    "split-states": (),
+    "widen-integers": (),
     "loops-to-ops": (ValueError,),
     "share-factors": (),
     "remove-zeros": (ValueError,),
@@ -51,7 +57,7 @@ PIPELINES: dict[str, tuple[type[Exception], ...]] = {
 # As for PyTensor, x * 0 is 0, so what was NaN may be a number.
 NAN_LOST = ("simplify{outer=true}", "remove-zeros")
 # They compute outside what no step changes, or whole rows, whose shape is known where no step runs.
-SHAPES_FOUND = ("loops-to-ops", "default")
+SHAPES_FOUND = ("loops-to-ops", "hoist-states", "default")
 if not config.scan__allow_output_prealloc:
     # Its results are only right where steps are not written in place, which is settled at start.
     PIPELINES = {"save-mem{prealloc=false}": ()}

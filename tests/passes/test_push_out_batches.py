@@ -360,9 +360,30 @@ def _inside(graph: Graph) -> list[Any]:
     st.integers(0, 4),
     st.integers(1, 4),
 )
-def test_any_lengths(name: str, passes: str, steps: int, size: int) -> None:
+def test_values_of_any_lengths(name: str, passes: str, steps: int, size: int) -> None:
     graph = graph_of(CASES[name][0]())
     work, _ = optimized(graph, passes)
     data = arguments(graph, **point(steps, size))
     before, after = (evaluate(g.inputs, g.outputs, data) for g in (graph, work))
     assert_same_outcomes(before, after)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("mode", [VM, NUMBA], ids=["vm", "numba"])
+@settings(max_examples=examples(3, 15))
+@given(
+    st.sampled_from([name for name in CASES if not name.startswith("4")]),
+    st.sampled_from(FORMS),
+    st.integers(0, 4),
+    st.integers(1, 4),
+)
+def test_compiled_values_of_any_lengths(
+    mode: Any, name: str, passes: str, steps: int, size: int
+) -> None:
+    graph = graph_of(CASES[name][0]())
+    work, _ = optimized(graph, f"{passes},compile-safe")
+    data = arguments(graph, **point(steps, size))
+    wanted = evaluate(graph.inputs, graph.outputs, data)
+    function = pytensor.function(list(work.inputs), list(work.outputs), mode=mode)
+    for right, found in zip(wanted, function(*data), strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-9, atol=1e-12)

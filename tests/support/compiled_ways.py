@@ -50,7 +50,9 @@ def optimized_by(inputs: Sequence[Variable], outputs: Sequence[Variable], *pipel
     return graph
 
 
-def _saved(*pipelines: str) -> Way:
+def saved(*pipelines: str) -> Way:
+    """What PyTensor compiles from the graph as pipelines leave it."""
+
     def compile_it(inputs: Any, outputs: Any, mode: Mode) -> Function:
         graph = optimized_by(inputs, outputs, *pipelines)
         return compiled(graph.inputs, graph.outputs, mode)
@@ -71,18 +73,18 @@ def _including(inputs: Any, outputs: Any, mode: Mode) -> Function:
 
 
 WAYS: dict[str, Way] = {
-    "optimize -p default": _saved("default"),
-    "optimize -p grad": _saved("grad"),
+    "optimize -p default": saved("default"),
+    "optimize -p grad": saved("grad"),
     "enabled('default')": _enabled("default"),
     "enabled('grad')": _enabled("grad"),
     "including": _including,
 }
 LOOPS: dict[str, Way] = {
-    "loops": _saved("scan-to-loop"),
-    "optimize -p loop": _saved("loop"),
+    "loops": saved("scan-to-loop"),
+    "optimize -p loop": saved("loop"),
     # As by Numba: by the virtual machine without C, Scans stay.
     "enabled('loop')": _enabled(PRESETS["loop"].replace("to-loop", "to-loop{linker=numba}")),
-    "there and back": _saved("scan-to-loop", "loop-to-scan"),
+    "there and back": saved("scan-to-loop", "loop-to-scan"),
 }
 EVERY_WAY = {**WAYS, **LOOPS}
 BY_TIER = (*WAYS, *deep("optimize -p loop", "enabled('loop')", "there and back"))
