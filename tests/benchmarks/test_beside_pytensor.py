@@ -18,6 +18,7 @@ import pytest
 from support.benchmarks.beside import ALONE, ROWS, Measured, Row, compiled, exponent, measured
 from support.benchmarks.beside_cases import REPORTED, Case
 from support.benchmarks.beside_models import SAMPLE_CASES, ZOO
+from support.benchmarks.clean_up_cases import CLEAN_UPS
 from support.compiled_ways import NUMBA, VM
 from support.evaluating import PLAIN
 
@@ -29,6 +30,7 @@ _SLACK = 4.0
     "case",
     [
         *REPORTED,
+        *CLEAN_UPS,
         *SAMPLE_CASES,
         *(pytest.param(case, marks=pytest.mark.numba_zoo) for case in ZOO),
     ],
