@@ -62,7 +62,7 @@ class Misbehaving(Op):
                 while time.monotonic() < until:
                     pass
             case "sleeps a little":
-                time.sleep(2.5)
+                time.sleep(4.5)
             case "spawns":
                 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
                 time.sleep(600)
@@ -116,7 +116,7 @@ def test_a_child_that_dies_verifies_nothing(deed: str, reason: str) -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("deed", "patience", "longest"),
-    [("burns", 60, "2 s of processor time"), *deep(("sleeps", 15, "30 s"), ("spawns", 15, "30 s"))],
+    [("burns", 60, "2 s of processor time"), *deep(("sleeps", 12, "24 s"), ("spawns", 12, "24 s"))],
 )
 def test_a_child_that_does_not_answer_is_stopped(
     deed: str, patience: int, longest: str, monkeypatch: pytest.MonkeyPatch
@@ -132,12 +132,9 @@ def test_a_child_that_does_not_answer_is_stopped(
 
 
 @pytest.mark.deep
-def test_time_in_which_a_child_does_not_run_does_not_count(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_time_in_which_a_child_does_not_run_does_not_count() -> None:
     """So a busy machine changes no result."""
-    monkeypatch.setattr(spawning, "PATIENCE", 60)
-    assert run("sleeps a little", timeout=2, runs=1, modes="plain").ok
+    assert run("sleeps a little", timeout=4, runs=1, modes="plain").ok
 
 
 def test_a_difference_that_was_seen_is_kept_when_the_child_dies_later() -> None:
