@@ -21,12 +21,15 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import rows
 from scanopt_cli.ir.declared_lengths import copy_of_type, ones
 from scanopt_cli.ir.indexing import indices_of, number
-from scanopt_cli.ir.scan_view import ScanView, batch_ndim, is_loop, view_of
+from scanopt_cli.ir.levels import IfElse
+from scanopt_cli.ir.scan_view import ScanView, batch_ndim, is_loop, scan_op, view_of
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.loop.trace_rows import row
 
 _NEAR = 200
 """Among how many variables that an array is computed of a loop is looked for."""
+_MANY = 2_000
+"""Of how many variables an array may be computed to know that no trace is among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,17 @@ class StepRow:
             or _is_counted(self.slot.outer_input, lengths)
         )
 
+    def keeps_shape(self, lengths: Lengths) -> bool:
+        """Whether the rows have the shape of a step's even where the loop runs no step.
+
+        A Scan of no steps returns a trace of which all lengths are 0, and so are those of what is
+        computed of it. What is computed of these rows and of arrays of other shapes then raises an
+        error, which the loop does not.
+        """
+        if getattr(self.inner.type, "ndim", 0) == 0 or lengths.runs():
+            return True
+        return not _may_lose_shape(self.slot.outer_input)
+
     def at_all_steps(self, view: SlotView, lengths: Lengths) -> Any:
         """Return the rows of all steps as an array; too few if the array has too few."""
         outer: Any = self.slot.outer_input
@@ -96,6 +110,37 @@ class StepRow:
             return outer
         end: Any = view.n_steps
         return outer[self.ahead : end + self.ahead] if self.ahead else outer[:end]
+
+
+def _may_lose_shape(array: Variable) -> bool:
+    """Whether an array may be computed of a Scan's trace whose rows are arrays.
+
+    What `hoist-states` puts in place of such a trace is an empty array in the branch of no steps.
+    States keep the shape that their buffers have before the loop, and a TracedLoop knows that of
+    its traces.
+    """
+    found, waiting = {array}, [array]
+    while waiting:
+        variable = waiting.pop()
+        node = variable.owner
+        if node is None:
+            continue
+        if is_loop(node):
+            if scan_op(node) is not None and getattr(variable.type, "ndim", 0) > 1:
+                (slot,) = ScanView.of_outputs(node, node.outputs.index(variable)).slots
+                if slot.kind is SlotKind.NIT_SOT:
+                    return True
+            continue
+        if isinstance(node.op, IfElse) and any(
+            0 in getattr(v.type, "shape", ()) for v in node.inputs[1:]
+        ):
+            return True
+        new = [v for v in node.inputs if v not in found]
+        found.update(new)
+        waiting += new
+        if len(found) > _MANY:
+            return True
+    return False
 
 
 def _is_counted(array: Variable, lengths: Lengths) -> bool:

@@ -40,7 +40,9 @@ class PushOutProducts(AnyLoopPass):
 
     Preconditions: both are floats of one dtype, and neither axis of the matrix has length 1 by its
     type. The sequence is not a loop's trace that is read backwards, as gradients do: what the loop
-    made of it in each step can be kept instead (``keep-values``). There is no stop condition, the
+    made of it in each step can be kept instead (``keep-values``), nor is it computed of a Scan's
+    trace of arrays, unless the loop provably runs a step: of no steps, a Scan returns a trace of
+    other lengths. There is no stop condition, the
     loop is not batched, and no step works in place.
 
     The products are summed in a different order. They are kept for every step. If shapes do not
@@ -67,6 +69,9 @@ class PushOutProducts(AnyLoopPass):
                 context.missed(view, Code.PRODUCT_KEPT, Why.LOOP_STOPS, names[found.slot])
             elif isinstance(view, LoopView) and not found.is_there(lengths):
                 why = Why.SEQUENCE_LENGTH
+                context.missed(view, Code.PRODUCT_KEPT, why, names[found.slot])
+            elif not found.keeps_shape(lengths):
+                why = Why.TRACE_OF_NO_STEPS
                 context.missed(view, Code.PRODUCT_KEPT, why, names[found.slot])
             elif not is_read_backwards(found.slot.outer_input):
                 context.passed(view, Code.PRODUCT_MOVED, names[found.slot])

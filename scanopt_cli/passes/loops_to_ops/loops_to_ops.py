@@ -47,7 +47,9 @@ class LoopsToOps(AnyLoopPass):
     5. Cases 1 to 4 of states of cases 3 and 4: a running sum of a running sum.
 
     Preconditions: numbers are float32, float64 or integers; sums of integers wrap around as in the
-    loop. Sequences provably have a row for each step. The loop has no stop condition and is not
+    loop. Sequences provably have a row for each step, and none is computed of a Scan's trace of
+    arrays, unless the loop provably runs a step: of no steps, a Scan returns a trace of other
+    lengths. The loop has no stop condition and is not
     batched, its gradient is not truncated, and no step works in place. Traces that are read
     provably hold every step; where the last row alone is read, that is of the last step. What is
     computed raises no error but that shapes do not fit, which is raised then even if the loop runs
@@ -168,6 +170,8 @@ def _unfit(
     rows = [row for inner, row in known.rows.items() if inner in wanted]
     if not all(row.is_there_alone(lengths) for row in rows):
         return because(Why.SEQUENCE_LENGTH)
+    if not all(row.keeps_shape(lengths) for row in rows):
+        return because(Why.TRACE_OF_NO_STEPS)
     return None
 
 

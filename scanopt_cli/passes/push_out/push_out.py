@@ -44,7 +44,9 @@ class PushOut(AnyLoopPass):
     ``guarded``, what may raise an error is not in a branch of the step (an ``ifelse`` that a step
     decides): no step may take it. For case 2 all sequences are
     cut to the trip count, unless they provably have that many rows; a sequence that is cut does not
-    have one row by its type, which arithmetic would broadcast. What a TracedLoop indexes provably
+    have one row by its type, which arithmetic would broadcast. No row is computed of a Scan's trace
+    of arrays, unless the loop provably runs a step: of no steps, a Scan returns a trace of other
+    lengths. What a TracedLoop indexes provably
     has a row for each step. What may raise an error, as a division of integers, each step computes:
     it is in no branch, there is no stop condition, and it is no invariant. If no loop remains, as
     by case 4, a Scan too provably has the rows, its outputs keep every step, its gradient is not

@@ -155,6 +155,8 @@ def _read_elsewhere(nodes: Sequence[Apply], outputs: Sequence[Variable]) -> list
 
 def _unfit(view: SlotView, maps: RowMaps, rows: Sequence[StepRow], lengths: Lengths) -> Why | None:
     """Return why rows cannot be computed with before the loop, ``None`` if they can."""
+    if not all(row.keeps_shape(lengths) for row in rows):
+        return Why.TRACE_OF_NO_STEPS
     if maps.is_all:
         if is_truncated(view, lengths):
             return Why.TRUNCATION_LOST

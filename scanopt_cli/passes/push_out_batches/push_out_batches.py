@@ -69,7 +69,8 @@ class PushOutBatches(AnyLoopPass):
     they provably have that many rows; one that is cut does not have one row by its type; of what a
     TracedLoop indexes, there provably is a row for each step. Invariants are inputs, constants, or
     computed of them without errors. No sequence is a loop's trace that is read backwards, as
-    gradients do: see ``keep-values``.
+    gradients do: see ``keep-values``; nor is one computed of a Scan's trace of arrays, unless the
+    loop provably runs a step: of no steps, a Scan returns a trace of other lengths.
 
     The results of all steps take at most ``max_growth`` bytes more than the sequences that are read
     no longer. If that depends on lengths that are not known, it is computed unless the results have
@@ -138,6 +139,8 @@ def _unfit(view: SlotView, rows: Sequence[StepRow], lengths: Lengths) -> Reason 
         return because(Why.LOOP_STOPS)
     if any(is_read_backwards(row.slot.outer_input) for row in rows):
         return because(Why.TRACE_BACKWARDS)
+    if not all(row.keeps_shape(lengths) for row in rows):
+        return because(Why.TRACE_OF_NO_STEPS)
     why = unfit_rows(rows, lengths)
     return None if why is None else because(why)
 

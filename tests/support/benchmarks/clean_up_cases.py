@@ -65,7 +65,9 @@ def _constant_loop() -> Case:
 
     def build() -> Built:
         x = pt.dvector("x")
-        weights = scan(lambda w: 0.99 * w, outputs_info=[pt.as_tensor(np.float64(1))], n_steps=1_000)
+        weights = scan(
+            lambda w: 0.99 * w, outputs_info=[pt.as_tensor(np.float64(1))], n_steps=1_000
+        )
         return [x], [pt.dot(weights, x)]
 
     return Case("a loop over constants", build, lambda _scale: [_rng().normal(size=1_000)])
