@@ -29,8 +29,10 @@ def median(rounds: Rounds) -> Estimate:
     chosen = rng.integers(len(values), size=(_DRAWS, len(values)))
     medians = np.empty(_DRAWS)
     for draw, places in enumerate(chosen):
-        picked = [values[place][rng.integers(len(values[place]), size=len(values[place]))]
-                  for place in places]
+        picked = [
+            values[place][rng.integers(len(values[place]), size=len(values[place]))]
+            for place in places
+        ]
         medians[draw] = np.median(np.concatenate(picked))
     edge = (1 - _CONFIDENCE) / 2
     low, high = np.quantile(medians, [edge, 1 - edge])

@@ -1,4 +1,4 @@
-"""How much memory a process has taken at most: its resident set, which arrays of any kind are in."""
+"""How much memory a process has taken at most: its resident set, which holds all arrays."""
 
 from __future__ import annotations
 

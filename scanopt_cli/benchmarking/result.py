@@ -141,9 +141,9 @@ class Measured:
         Seconds of wall time of compiling the graph and calling it once, the median of the rounds.
     compilation_processor
         The same in processor time.
-    memory
-        The most bytes that the process has had beyond those with which it began, with PyTensor
-        imported and the graph read; ``None`` if the system does not tell.
+    compilation_memory
+        The most bytes that this takes, beyond those that the process has with PyTensor imported and
+        the graph read; ``None`` if the system does not tell.
     costs
         What a call costs, on each size.
     exponent
@@ -157,7 +157,7 @@ class Measured:
     mode: str
     compilation: float
     compilation_processor: float
-    memory: int | None
+    compilation_memory: int | None
     costs: tuple[Cost, ...]
     exponent: Estimate | None
     profile: Profile | None

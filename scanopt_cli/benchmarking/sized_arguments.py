@@ -51,7 +51,9 @@ class SizedArguments:
         if request.arguments.values is not None:
             return request.arguments.values
         assert way.attempt is not None
-        setting = replace(self._settings[way.attempt], steps=request.steps if steps is None else steps)
+        setting = replace(
+            self._settings[way.attempt], steps=request.steps if steps is None else steps
+        )
         return draw(
             setting,
             self._constraints,
@@ -81,8 +83,11 @@ class SizedArguments:
         made = []
         for place, value in enumerate(base):
             if place in numbers:
-                made.append(self._inputs[place].type.filter(np.asarray(int(value) + by)
-                            .astype(np.asarray(value).dtype)))
+                made.append(
+                    self._inputs[place].type.filter(
+                        np.asarray(int(value) + by).astype(np.asarray(value).dtype)
+                    )
+                )
                 continue
             for axis, label in enumerate(self._constraints.labels[place]):
                 if label in lengths:

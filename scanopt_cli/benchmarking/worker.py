@@ -13,17 +13,17 @@ from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
-from pytensor.compile.executor import Function
 from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.benchmarking import process_memory
+from scanopt_cli.benchmarking.calling import await_results, compiled_as_users_do
 from scanopt_cli.benchmarking.profiling import profiled
 from scanopt_cli.benchmarking.requests import BenchRequest, Way
 from scanopt_cli.benchmarking.sized_arguments import SizedArguments
 from scanopt_cli.serialization.payload import decode
 from scanopt_cli.verification.answering import answer_orders
+from scanopt_cli.verification.child_process import fine_clock
 from scanopt_cli.verification.modes import compiling_mode
-from scanopt_cli.verification.worker import compiled
 
 # A call that takes longer is not repeated where it need not be.
 _LONG = 1.0
@@ -66,7 +66,8 @@ class _Session:
 
     def _compile(self, _: Mapping[str, Any]) -> Mapping[str, Any]:
         wall, processor = perf_counter(), process_time()
-        self._function, self._overwrites = _as_users_do(self._graph, self._request.modes[0])
+        mode = compiling_mode(self._request.modes[0])
+        self._function, self._overwrites = compiled_as_users_do(self._graph, mode)
         return {"wall": perf_counter() - wall, "processor": process_time() - processor}
 
     def _first(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -94,7 +95,7 @@ class _Session:
     def _memory(self, _: Mapping[str, Any]) -> Mapping[str, Any]:
         """Measure the memory of a call: results, buffers, and all between."""
         found = []
-        for _ in range(1 if self._call_time > _LONG else 2):
+        for _again in range(1 if self._call_time > _LONG else 2):
             self._function.free()
             values = self._given()
             before = process_memory.begin()
@@ -119,7 +120,8 @@ class _Session:
         gc.collect()
         gc.disable()
         try:
-            wall, processor = self._timed()
+            with fine_clock():
+                wall, processor = self._timed()
         finally:
             gc.enable()
         return {
@@ -134,13 +136,13 @@ class _Session:
             wall, processor = perf_counter(), process_time()
             for _ in range(self._calls):
                 outputs = self._function(*self._values)
-            _await(outputs)
+            await_results(outputs)
             return perf_counter() - wall, process_time() - processor
         total = [0.0, 0.0]
         for _ in range(self._calls):
             values = self._given()
             wall, processor = perf_counter(), process_time()
-            _await(self._function(*values))
+            await_results(self._function(*values))
             total[0] += perf_counter() - wall
             total[1] += process_time() - processor
         return total[0], total[1]
@@ -162,28 +164,7 @@ class _Session:
     def _called(self, values: Sequence[Any]) -> Sequence[Any]:
         with np.errstate(all="ignore"):
             outputs: Sequence[Any] = self._function(*values)
-        return _await(outputs)
-
-
-def _as_users_do(fgraph: FunctionGraph, mode: str) -> tuple[Function, bool]:
-    """Compile a graph; return as well whether its arguments are overwritten.
-
-    That is so only if the graph itself holds operations that do.
-    """
-    chosen = compiling_mode(mode)
-    try:
-        return compiled(fgraph, chosen, overwrites=False), False
-    except Exception:
-        return compiled(fgraph, chosen), True
-
-
-def _await(outputs: Sequence[Any]) -> Sequence[Any]:
-    """Wait for results of JAX, which returns before it has computed them."""
-    for output in outputs:
-        wait = getattr(output, "block_until_ready", None)
-        if wait is not None:
-            wait()
-    return outputs
+        return await_results(outputs)
 
 
 def _fingerprint(output: Any) -> Mapping[str, Any] | None:

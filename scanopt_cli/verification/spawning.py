@@ -261,9 +261,7 @@ def timing_environment(modes: Collection[str], directory: Path) -> dict[str, str
     return _ONE_THREAD | environment
 
 
-def _environment(
-    modes: Collection[str], directory: Path, *more: str, cache: str
-) -> dict[str, str]:
+def _environment(modes: Collection[str], directory: Path, *more: str, cache: str) -> dict[str, str]:
     """Return the caller's environment without capture, and without C if no mode needs it."""
     environment = {key: value for key, value in os.environ.items() if key != CAPTURE}
     flags = [environment.get("PYTENSOR_FLAGS", ""), "traceback__limit=0", *more]
