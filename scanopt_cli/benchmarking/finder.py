@@ -7,7 +7,8 @@ not fit raises an error there, and may end the process where it is compiled.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -24,25 +25,29 @@ from scanopt_cli.verification.modes import inner_mode, plain_mode
 from scanopt_cli.verification.worker import compiled, needs_c
 
 _FEW_STEPS = 5
+_LINK_MODE = "link_mode"
 
 
 def main(directory: str) -> None:
     """Find a way to make arguments for the request in ``directory``."""
-    answer_orders(directory, lambda request: _Finder(request).find)
+    answer_orders(directory, lambda request: lambda _order, _details: Finder(request).find())
 
 
-class _Finder:
-    """Tries one way after the other."""
+class Finder:
+    """Tries one way after the other, on graphs of its own."""
 
     def __init__(self, request: BenchRequest) -> None:
-        Scan.link_mode = HasInnerFunction.link_mode = inner_mode  # type: ignore[assignment, method-assign]
         self._request = request
         graphs = [decode(tables, "the request").fgraph for tables in request.graphs]
         self._graph = graphs[request.which]
         self._sized = SizedArguments(request, graphs)
 
-    def find(self, _order: str, _details: Mapping[str, Any]) -> Mapping[str, Any]:
+    def find(self) -> Mapping[str, Any]:
         """Return the first way whose results are finite, else the first that gives some."""
+        with _checked_bodies():
+            return self._found()
+
+    def _found(self) -> Mapping[str, Any]:
         function = compiled(self._graph, plain_mode(with_c=needs_c(self._graph)))
         fallback: Way | None = None
         first: Exception | None = None
@@ -77,6 +82,20 @@ class _Finder:
         if self._request.growth is not None:
             grown = self._sized.names_of_what_grows(self._sized.base(way, _FEW_STEPS), way)
         return {"attempt": way.attempt, "together": way.together, "grown": grown}
+
+
+@contextmanager
+def _checked_bodies() -> Iterator[None]:
+    """Let the bodies of loops be run with lengths checked, too."""
+    places: tuple[Any, ...] = (Scan, HasInnerFunction)
+    before = [place.link_mode for place in places]
+    for place in places:
+        setattr(place, _LINK_MODE, inner_mode)
+    try:
+        yield
+    finally:
+        for place, mode in zip(places, before, strict=True):
+            setattr(place, _LINK_MODE, mode)
 
 
 def _is_finite(output: Any) -> bool:

@@ -41,6 +41,7 @@ _MOST_CALLS = 1_000
 # Bytes of copies of arguments, and seconds of a batch of calls.
 _COPIES = 64 << 20
 _BATCH = 0.01
+_FEWEST_BATCHES = 3
 
 
 def profiled(
@@ -62,16 +63,17 @@ def _least(
 
     A function that ``overwrites`` its arguments gets copies, made before the clock is read.
     """
-    end = perf_counter() + seconds
     size = sum(getattr(value, "nbytes", 0) for value in arguments)
     most = max(1, min(_MOST_CALLS, _COPIES // max(size, 1)))
+    await_results(function(*deepcopy(arguments)))  # which may compile it
     start = perf_counter()
     await_results(function(*deepcopy(arguments)))
-    start = perf_counter()
-    await_results(function(*deepcopy(arguments)))
-    count = max(1, min(most, int(_BATCH / max(perf_counter() - start, 1e-6))))
-    best = inf
-    while best == inf or perf_counter() < end:
+    took = perf_counter() - start
+    count = max(1, min(most, int(_BATCH / max(took, 1e-6))))
+    best, batches = inf, 0
+    end = perf_counter() + seconds
+    while not batches or perf_counter() < end or (batches < _FEWEST_BATCHES and took < seconds):
+        batches += 1
         given = [deepcopy(arguments) if overwrites else arguments for _ in range(count)]
         with fine_clock():
             start = process_time()

@@ -137,6 +137,8 @@ class Measured:
     ----------
     source, mode
         The graph and the mode.
+    reference
+        The position of the one that it is compared with; ``None`` of a reference.
     compilation
         Seconds of wall time of compiling the graph and calling it once, the median of the rounds.
     compilation_processor
@@ -155,6 +157,7 @@ class Measured:
 
     source: str
     mode: str
+    reference: int | None
     compilation: float
     compilation_processor: float
     compilation_memory: int | None
@@ -201,6 +204,10 @@ class Benchmark(Presented):
     def slower(self) -> tuple[Measured, ...]:
         """Those that are surely slower than the bound allows: by the low end of the interval."""
         return tuple(one for one in self.measured if self._is_slower(one))
+
+    def reference(self, one: Measured) -> Measured:
+        """Return what one is compared with; itself if with nothing."""
+        return one if one.reference is None else self.measured[one.reference]
 
     def _is_slower(self, one: Measured) -> bool:
         bound = self.bound

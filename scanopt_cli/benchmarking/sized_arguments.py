@@ -51,9 +51,8 @@ class SizedArguments:
         if request.arguments.values is not None:
             return request.arguments.values
         assert way.attempt is not None
-        setting = replace(
-            self._settings[way.attempt], steps=request.steps if steps is None else steps
-        )
+        steps = request.steps if steps is None else steps
+        setting = replace(self._settings[way.attempt], steps=steps)
         return draw(
             setting,
             self._constraints,

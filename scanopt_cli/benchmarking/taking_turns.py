@@ -24,7 +24,8 @@ from scanopt_cli.benchmarking.result import (
 from scanopt_cli.verification.talking_child import TalkingChild
 
 _FINDER = "scanopt_cli.benchmarking.finder"
-_WORKER = "scanopt_cli.benchmarking.worker"
+WORKER = "scanopt_cli.benchmarking.worker"
+"""The module that measures, in a child process."""
 # How long one turn is, if a call is shorter.
 _TURN = 0.02
 _FEWEST_TURNS, _MOST_TURNS = 3, 25
@@ -132,7 +133,7 @@ class Turns:
 
     def _child(self, entry: Entry) -> TalkingChild:
         request = replace(self._request, which=entry.which, modes=(entry.mode,))
-        return TalkingChild(_WORKER, request, entry.title)
+        return TalkingChild(WORKER, request, entry.title)
 
     def _compile(self, place: int, child: TalkingChild) -> None:
         done = child.ask("compile", "compiling")
@@ -222,6 +223,7 @@ class Turns:
         return Measured(
             source=entry.source,
             mode=entry.mode,
+            reference=self._reference(place),
             compilation=median(wall),
             compilation_processor=median(processor),
             compilation_memory=int(median(peaks)) if peaks else None,

@@ -17,6 +17,7 @@ from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.benchmarking import process_memory
 from scanopt_cli.benchmarking.calling import await_results, compiled_as_users_do
+from scanopt_cli.benchmarking.finder import Finder
 from scanopt_cli.benchmarking.profiling import profiled
 from scanopt_cli.benchmarking.requests import BenchRequest, Way
 from scanopt_cli.benchmarking.sized_arguments import SizedArguments
@@ -42,7 +43,9 @@ class _Session:
         self._request = request
         self._graphs = [decode(tables, "the request").fgraph for tables in request.graphs]
         self._sized = SizedArguments(request, self._graphs)
+        # What is compiled to find arguments must not be what is measured: it is of other graphs.
         self._orders: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
+            "find": lambda _: Finder(request).find(),
             "compile": self._compile,
             "first": self._first,
             "memory": self._memory,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from scanopt_cli.verification.child_process import MEMORY, limit_process, read_request
-from scanopt_cli.verification.talking_child import ERROR
+from scanopt_cli.verification.talking_child import ERROR, OUT_OF_MEMORY
 from scanopt_cli.verification.worker import error_text
 
 type Answers = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
@@ -34,7 +34,7 @@ def answer_orders(directory: str, begin: Callable[[Any], Answers]) -> None:
         try:
             answer = carry_out(details.pop("order"), details)
         except MemoryError:
-            answer = {ERROR: "out of memory"}
+            answer = {ERROR: OUT_OF_MEMORY}
         except Exception as error:
             answer = {ERROR: error_text(error)}
         answers.write(json.dumps(answer).encode() + b"\n")

@@ -19,8 +19,8 @@ MEMORY = 8 << 30
 _LONGEST_FILE = 1 << 30
 """A graph may print. What is compiled, and what is found, is far shorter."""
 
-# Seconds in which the clock of processor time becomes fine; that it is, so many differences tell, of
-# at most so many seconds, one after the other.
+# Seconds in which the clock of processor time becomes fine; that it is, so many differences tell,
+# one after the other, each of at most so many seconds.
 _TICKS = 0.1
 _MOVES = 10
 _FINE = 1e-3

@@ -298,11 +298,16 @@ def _wait(
 
 def how_it_ended(code: int, timeout: float) -> str | None:
     """Return what went wrong with a child that the system gave ``timeout`` seconds, if anything."""
-    if code < 0 and -code == getattr(signal, "SIGPROF", None):
+    if is_end_of_time(code):
         return f"no answer within {timeout:g} s of processor time"
     if code < 0:
         return f"the process was ended by {_signal_name(-code)}"
     return f"the process ended with exit code {code}" if code else None
+
+
+def is_end_of_time(code: int) -> bool:
+    """Whether a child ended since its processor time was up."""
+    return code < 0 and -code == getattr(signal, "SIGPROF", None)
 
 
 def end_process(process: subprocess.Popen[bytes]) -> None:

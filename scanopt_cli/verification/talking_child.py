@@ -9,6 +9,7 @@ import json
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 from queue import Empty, Queue
 from subprocess import TimeoutExpired
@@ -23,6 +24,7 @@ from scanopt_cli.verification.spawning import (
     ChildRequest,
     end_process,
     how_it_ended,
+    is_end_of_time,
     started,
     timing_environment,
     with_last_words,
@@ -31,18 +33,29 @@ from scanopt_cli.verification.spawning import (
 
 ERROR = "error"
 """The key of an answer that says why an order was not carried out."""
+OUT_OF_MEMORY = "out of memory"
+"""Such a reason."""
 _LONGEST = 300
 # Seconds in which a child that is no longer needed ends, before it is killed.
 _FAREWELL = 2
 
 
-class ChildError(VerificationError):
-    """A child could not do what it was told; ``doing`` is the order, ``died`` whether it ended."""
+class Fault(StrEnum):
+    """Why a child could not do what it was told."""
 
-    def __init__(self, why: str, *, doing: str, died: bool, where: str | None = None) -> None:
+    TIME = "time"
+    """It took more than the time that it had."""
+    MEMORY = "memory"
+    """It was refused memory."""
+    OTHER = "other"
+
+
+class ChildError(VerificationError):
+    """A child could not do what it was told."""
+
+    def __init__(self, why: str, fault: Fault, *, where: str | None = None) -> None:
         super().__init__(why, where=where)
-        self.doing = doing
-        self.died = died
+        self.fault = fault
 
 
 class TalkingChild:
@@ -113,18 +126,19 @@ class TalkingChild:
         except Empty:
             end_process(self._process)
             why = f"no answer within {PATIENCE * self._timeout:g} s while {doing}"
-            raise self._error(why, doing, died=True) from None
+            raise ChildError(why, Fault.TIME, where=self._subject) from None
         if not answer:
-            failure = how_it_ended(self._process.wait(), self._timeout)
+            code = self._process.wait()
+            failure = how_it_ended(code, self._timeout)
             why = with_last_words(failure, doing, Path(self._files.name))
-            raise self._error(why, doing, died=True)
+            fault = Fault.TIME if is_end_of_time(code) else Fault.OTHER
+            raise ChildError(why, fault, where=self._subject)
         told = _read(answer)
         if ERROR in told:
-            raise self._error(f"{str(told[ERROR])[:_LONGEST]} while {doing}", doing, died=False)
+            why = str(told[ERROR])
+            fault = Fault.MEMORY if why == OUT_OF_MEMORY else Fault.OTHER
+            raise ChildError(f"{why[:_LONGEST]} while {doing}", fault, where=self._subject)
         return told
-
-    def _error(self, why: str, doing: str, *, died: bool) -> ChildError:
-        return ChildError(why, doing=doing, died=died, where=self._subject)
 
     def _listen(self) -> None:
         pipe = self._process.stdout
