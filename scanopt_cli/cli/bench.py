@@ -29,7 +29,7 @@ def bench(
     graphs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="A [B...]",
+            metavar="GRAPH...",
             help="Pickled graphs over the same inputs; the others are compared with the first.",
             readable=False,
         ),

@@ -85,7 +85,7 @@ WRONG = {
     "--clock: there is no clock 'sun'": ["few.pkl", "--clock", "sun"],
     "--rounds: it must be at least 1": ["few.pkl", "--rounds", "0"],
     "few.pkl: is no file of arrays": ["few.pkl", "--arguments", "few.pkl"],
-    "A [B...] is missing": [],
+    "GRAPH... is missing": [],
 }
 
 
