@@ -17,7 +17,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 
 import scanopt_cli as so
-from scanopt_cli.benchmarking.result import Benchmark
+from scanopt_cli.benchmarking.result import Benchmark, Clock, Cost, Estimate, Measured
 from scanopt_cli.errors import ScanoptError, VerificationError
 from scanopt_cli.ir.graph import Graph, from_io
 from support.graph_building import scan
@@ -161,10 +161,53 @@ def test_a_graph_with_fewer_inputs_and_recorded_calls() -> None:
 
 @pytest.mark.deep
 def test_a_graph_with_operations_in_place() -> None:
-    """Its arguments are copied, outside of what is timed."""
-    added = pt.inplace.add_inplace(x, x * 2) if hasattr(pt, "inplace") else x + 1
-    found = so.bench(([x], [added]), modes="vm", rounds=1, seconds=0.01, arguments=ONES)
-    assert found.measured[0].costs[0].calls
+    """Its arguments are copied, outside of what is timed: no call sees what another left."""
+    inside, new = (pt.inc_subtensor(x[:1], 1.0, inplace=inplace) for inplace in (True, False))
+    found = so.bench(
+        *(([x], [inside]), ([x], [new])),
+        modes="vm",
+        rounds=1,
+        seconds=0.01,
+        arguments=ONES,
+        grow="x=4,8",
+    )
+    assert found.measured[0].costs[0].calls > 10
+    assert not found.notes
+
+
+@pytest.mark.parametrize(("low", "is_slower"), [(1.04, False), (1.06, True)])
+def test_only_what_is_certain_is_a_finding(low: float, is_slower: bool) -> None:
+    time = Estimate(1.2, 1.1, 1.3)
+    costs = tuple(
+        Cost(size=None, processor=time, wall=time, ratio=ratio, calls=9, memory=None)
+        for ratio in (None, Estimate(1.2, low, 1.3))
+    )
+    measured = tuple(
+        Measured(
+            source="graph",
+            mode="vm",
+            reference=reference,
+            compilation=1.0,
+            compilation_processor=1.0,
+            compilation_memory=None,
+            costs=(cost,),
+            exponent=None,
+            profile=None,
+        )
+        for reference, cost in zip((None, 0), costs, strict=True)
+    )
+    found = Benchmark(
+        arguments="given",
+        is_drawn=False,
+        clock=Clock.PROCESSOR,
+        rounds=3,
+        grown=(),
+        measured=measured,
+        bound=1.05,
+        notes=(),
+    )
+    assert bool(found.slower) == is_slower
+    assert ("more than 1.05 times" in str(found)) == is_slower
 
 
 @pytest.mark.deep

@@ -202,7 +202,7 @@ TABLES = {
     "Derivative",
     "AuditReport",
 }
-TABLES |= {"Enabled", "Compilation", "Trace", "LoopTrace"}
+TABLES |= {"Benchmark", "Enabled", "Compilation", "Trace", "LoopTrace"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
