@@ -101,7 +101,7 @@ class Turns:
         if request.arguments.values is not None and request.growth is None:
             return
         self._progress("looking for arguments")
-        first = replace(request, which=self._entries[0].which, modes=("plain",))
+        first = replace(request, which=self._entries[0].which, modes=(self._entries[0].mode,))
         with TalkingChild(_FINDER, first, self._entries[0].source) as child:
             found = child.ask("find", "looking for arguments")
         self._way = Way(found["attempt"], found["together"])

@@ -150,13 +150,13 @@ def test_growth_and_drawn_arguments() -> None:
 
 
 def test_a_graph_with_fewer_inputs_and_recorded_calls() -> None:
-    y = pt.dvector("y")
+    y, z = pt.dvector("y"), pt.dmatrix("z")
     calls = ((np.ones(3), np.ones(5)),)
     whole = Graph(fgraph=from_io([x, y], [x.sum() + 0 * y.sum()]).fgraph, recorded=calls)
     found = so.bench(([x], [x.sum()]), whole, modes="vm", rounds=1, seconds=0.01)
     assert found.arguments == "recorded call 1: x (3), y (5)"
     with pytest.raises(VerificationError, match=r"signatures|inputs"):
-        so.bench(([x], [x.sum()]), ([pt.dmatrix()], [x.sum()]), rounds=1)
+        so.bench(([x], [x.sum()]), ([z], [z.sum()]), rounds=1)
 
 
 @pytest.mark.deep
