@@ -39,7 +39,11 @@ if TYPE_CHECKING:
     from scanopt_cli.autodiff.differentiating import grad as grad
     from scanopt_cli.autodiff.pedigree.pedigree import Pedigree as Pedigree
     from scanopt_cli.autodiff.pedigree.pedigree import ScanRecord as ScanRecord
+    from scanopt_cli.benchmarking.benching import bench as bench
+    from scanopt_cli.benchmarking.result import Benchmark as Benchmark
     from scanopt_cli.culprits.bisecting import bisect as bisect
+    from scanopt_cli.culprits.cost_properties import Larger as Larger
+    from scanopt_cli.culprits.cost_properties import Slower as Slower
     from scanopt_cli.culprits.culprit import Bisection as Bisection
     from scanopt_cli.culprits.culprit import Culprit as Culprit
     from scanopt_cli.culprits.properties import CommandFails as CommandFails
@@ -106,7 +110,10 @@ _MODULES = {
         "autodiff.derivative": "Derivative OrderReport",
         "autodiff.differentiating": "grad",
         "autodiff.pedigree.pedigree": "Pedigree ScanRecord",
+        "benchmarking.benching": "bench",
+        "benchmarking.result": "Benchmark",
         "culprits.bisecting": "bisect",
+        "culprits.cost_properties": "Larger Slower",
         "culprits.culprit": "Bisection Culprit",
         "culprits.properties": "CommandFails CompilingRaises Limits ValuesDiffer",
         "culprits.reducing": "Reduced reduce",

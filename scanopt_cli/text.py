@@ -86,6 +86,25 @@ def size_text(size: str) -> str:
     return decimal(int(size))
 
 
+_UNITS_OF_TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+def unit_of_time(seconds: float) -> tuple[float, str]:
+    """Return the unit that suits a time, in seconds, and its name."""
+    return next((unit for unit in _UNITS_OF_TIME if seconds >= unit[0]), _UNITS_OF_TIME[-1])
+
+
+def time_text(seconds: float) -> str:
+    """Return a time with three digits and its unit: ``1.23 ms``."""
+    scale, unit = unit_of_time(seconds)
+    return f"{three_digits(seconds / scale)} {unit}"
+
+
+def three_digits(number: float) -> str:
+    """Return a number with three digits, or those before the point."""
+    return f"{number:.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
 def markdown(text: str) -> str:
     """Return ``text`` on one line, escaped so that Markdown shows it literally.
 

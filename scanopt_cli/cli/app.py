@@ -14,6 +14,7 @@ import typer
 
 from scanopt_cli import __version__
 from scanopt_cli.cli import audit as audit_command
+from scanopt_cli.cli import bench as bench_command
 from scanopt_cli.cli import bisect as bisect_command
 from scanopt_cli.cli import cache as cache_command
 from scanopt_cli.cli import capture as capture_command
@@ -54,6 +55,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("inspect", inspect_command.inspect),
     ("python", python_command.python),
     ("verify", verify_command.verify),
+    ("bench", bench_command.bench),
     ("bisect", bisect_command.bisect),
     ("reduce", reduce_command.reduce),
     ("trace", trace_command.trace),

@@ -19,6 +19,7 @@ from scanopt_cli.cli.options import (
 )
 from scanopt_cli.cli.properties import (
     Check,
+    LargerThan,
     Memory,
     Mode,
     Raises,
@@ -26,6 +27,7 @@ from scanopt_cli.cli.properties import (
     Rtol,
     Runs,
     Seed,
+    SlowerThan,
     Timeout,
     limits_of,
     property_of,
@@ -48,6 +50,8 @@ def bisect(
     mode: Mode = "default",
     check: Check = None,
     raises: Raises = None,
+    slower: SlowerThan = None,
+    larger: LargerThan = None,
     rtol: Rtol = None,
     runs: Runs = 5,
     seed: Seed = 0,
@@ -82,7 +86,7 @@ def bisect(
         raise ScanoptError(
             "there is no such directory", where=f"-o {output}", hint="create it first"
         )
-    wrong = property_of(mode, check, raises, rtol, runs, seed)
+    wrong = property_of(mode, check, raises, slower, larger, rtol, runs, seed)
     limits = limits_of(timeout, memory)
     with plug_in_warnings():
         sequence = parse(passes)

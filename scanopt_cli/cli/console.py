@@ -35,6 +35,7 @@ _LOOKALIKES = str.maketrans(
         "≤": "<=",
         "≥": ">=",
         "×": "x",
+        "µ": "u",
         **dict(zip("▁▂▃▄▅▆▇█", "_.-~=+*#", strict=True)),
         **dict.fromkeys("─━", "-"),
         **dict.fromkeys("│├┃", "|"),

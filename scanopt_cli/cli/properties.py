@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,6 +37,22 @@ Raises = Annotated[
     typer.Option(
         metavar="TEXT",
         help="The graph is broken if compiling raises an error with this text; '' for any.",
+    ),
+]
+SlowerThan = Annotated[
+    str | None,
+    typer.Option(
+        "--slower",
+        metavar="TIME",
+        help="The graph is broken if a compiled call takes more processor time: 2ms, 0.5s.",
+    ),
+]
+LargerThan = Annotated[
+    str | None,
+    typer.Option(
+        "--larger",
+        metavar="SIZE",
+        help="The graph is broken if a compiled call takes more memory: 100MB, 1.5GB.",
     ),
 ]
 Rtol = Annotated[
@@ -78,24 +97,69 @@ def write_repro(graph: Graph, wrong: Property, limits: Limits, path: Path) -> No
 
 
 def property_of(
-    mode: str, check: str | None, raises: str | None, rtol: float | None, runs: int, seed: int
+    mode: str,
+    check: str | None,
+    raises: str | None,
+    slower: str | None,
+    larger: str | None,
+    rtol: float | None,
+    runs: int,
+    seed: int,
 ) -> Property:
     """Return the property that the options name.
 
     Raises
     ------
     ScanoptError
-        If they name two.
+        If they name two, or a bound is none.
     """
     from scanopt_cli.culprits.properties import CommandFails, CompilingRaises, ValuesDiffer
 
-    if check is not None and raises is not None:
-        raise ScanoptError("are two properties", where="--check and --raises", hint="give one")
+    named = {"--check": check, "--raises": raises, "--slower": slower, "--larger": larger}
+    given = [option for option, value in named.items() if value is not None]
+    if len(given) > 1:
+        raise ScanoptError("are two properties", where=" and ".join(given[:2]), hint="give one")
     if check is not None:
         return CommandFails(command=check)
     if raises is not None:
         return CompilingRaises(compiled_by=mode, error=raises)
+    if slower is not None or larger is not None:
+        return _cost(mode, slower, larger, seed)
     return ValuesDiffer(compiled_by=mode, rtol=rtol, runs=runs, seed=seed)
+
+
+def _cost(mode: str, slower: str | None, larger: str | None, seed: int) -> Property:
+    from scanopt_cli.culprits.cost_properties import Larger, Slower
+    from scanopt_cli.verification.modes import compiling_modes
+
+    option = "--larger" if slower is None else "--slower"
+    if len(compiling_modes(mode)) != 1:
+        raise ScanoptError(
+            f"is of compiled calls, and not of mode {mode}", where=option, hint="name one mode"
+        )
+    if slower is not None:
+        seconds = _quantity(slower, _SECONDS, "s", option, "time", "as in 2ms or 0.5s")
+        return Slower(compiled_by=mode, seed=seed, seconds=seconds)
+    size = _quantity(larger or "", _BYTES, "B", option, "amount of memory", "as in 100MB or 1.5GB")
+    return Larger(compiled_by=mode, seed=seed, size=int(size))
+
+
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_BYTES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9}
+_QUANTITY = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-zµ]*)\s*", re.ASCII)
+
+
+def _quantity(
+    text: str, units: Mapping[str, float], unit: str, option: str, what: str, hint: str
+) -> float:
+    """Return a number with its unit, in the ``unit`` that stands for none."""
+    found = _QUANTITY.fullmatch(text)
+    if found is None or (found[2] or unit) not in units:
+        raise ScanoptError(f"{text!r} is no {what}", where=option, hint=hint)
+    value = float(found[1]) * units[found[2] or unit]
+    if not 0 < value < inf:
+        raise ScanoptError("must be more than 0", where=option, hint=hint)
+    return value
 
 
 def limits_of(timeout: float, memory: float) -> Limits:

@@ -13,6 +13,7 @@ from scanopt_cli.cli.options import AllowPackages, Force, Format, GraphFile, Out
 from scanopt_cli.cli.options import complete_pipeline as _complete
 from scanopt_cli.cli.properties import (
     Check,
+    LargerThan,
     Memory,
     Mode,
     Raises,
@@ -20,6 +21,7 @@ from scanopt_cli.cli.properties import (
     Rtol,
     Runs,
     Seed,
+    SlowerThan,
     Timeout,
     limits_of,
     property_of,
@@ -56,6 +58,8 @@ def reduce(
     mode: Mode = "default",
     check: Check = None,
     raises: Raises = None,
+    slower: SlowerThan = None,
+    larger: LargerThan = None,
     rtol: Rtol = None,
     runs: Runs = 5,
     seed: Seed = 0,
@@ -82,7 +86,7 @@ def reduce(
     require_target(output, graph, force=force)
     if repro is not None:
         require_target(repro, graph, force=False)
-    wrong = property_of(mode, check, raises, rtol, runs, seed)
+    wrong = property_of(mode, check, raises, slower, larger, rtol, runs, seed)
     limits = limits_of(timeout, memory)
     with plug_in_warnings():
         sequence = parse(passes)

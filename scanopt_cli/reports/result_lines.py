@@ -13,6 +13,7 @@ from scanopt_cli.analysis.statistics import COUNTS, Statistics, statistics
 from scanopt_cli.autodiff.derivative import Check, Derivative, OrderReport
 from scanopt_cli.autodiff.pedigree.pedigree import Pedigree, ScanRecord
 from scanopt_cli.autodiff.stages import StageReport
+from scanopt_cli.benchmarking.result import Benchmark
 from scanopt_cli.culprits.culprit import Bisection, Culprit
 from scanopt_cli.culprits.properties import Limits, Property
 from scanopt_cli.culprits.reducing import Reduced
@@ -27,6 +28,7 @@ from scanopt_cli.pipeline.optimizing import OptimizeResult
 from scanopt_cli.pipeline.runner import PassRun
 from scanopt_cli.python_source.script import PythonScript
 from scanopt_cli.remarks import Remark
+from scanopt_cli.reports.bench_report import in_words
 from scanopt_cli.reports.bisect_report import culprit_in_short
 from scanopt_cli.reports.change_text import same_text, sentence
 from scanopt_cli.reports.check_report import about
@@ -66,6 +68,11 @@ def contents(graph: Graph) -> str:
         parts.append(plural(len(graph.shared), "shared variable"))
     parts += [plural(len(graph.outputs), "output"), plural(counted.outer_nodes, "node")]
     return ", ".join((*parts, loops_of(counted)))
+
+
+@in_short.register
+def _benchmark(found: Benchmark) -> str:
+    return in_words(found)
 
 
 @in_short.register

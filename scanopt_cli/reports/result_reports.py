@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from scanopt_cli.analysis.inspection import Inspection, ScanReport
 from scanopt_cli.autodiff.derivative import Derivative
+from scanopt_cli.benchmarking.result import Benchmark
 from scanopt_cli.culprits.culprit import Bisection
 from scanopt_cli.diff.changes import GraphDiff
 from scanopt_cli.integration.capture.recording import Capture
@@ -23,6 +24,7 @@ from scanopt_cli.pipeline.optimizing import OptimizeResult
 from scanopt_cli.pipeline.runner import PassRun
 from scanopt_cli.python_source.script import PythonScript
 from scanopt_cli.reports.audit_report import audit_report
+from scanopt_cli.reports.bench_report import bench_report
 from scanopt_cli.reports.bisect_report import bisect_report
 from scanopt_cli.reports.check_report import check_report
 from scanopt_cli.reports.diff_report import diff_report
@@ -124,6 +126,11 @@ def _scan(scan: ScanReport) -> Iterable[Block]:
 @blocks.register
 def _check(result: CheckResult) -> Iterable[Block]:
     return check_report({Path(result.source): result})
+
+
+@blocks.register
+def _benchmark(found: Benchmark) -> Iterable[Block]:
+    return bench_report(found)
 
 
 @blocks.register

@@ -11,21 +11,18 @@ from scanopt_cli.reports.document import (
     Block,
     Column,
     Item,
-    Line,
     Paragraph,
     Span,
     Style,
     Table,
-    length,
 )
 from scanopt_cli.reports.sparklines import sparkline
+from scanopt_cli.reports.tables import GAP, fitting
 from scanopt_cli.text import at_place, enumerated, plural
 from scanopt_cli.tracing.result import LoopTrace, SlotTrace, Trace
 from scanopt_cli.tracing.values import range_text, shape_text, value_text
 
 _SPARK = 24
-# What Rich puts between two columns; before and after them stands a blank.
-_GAP = 3
 # The narrowest terminal for which a table is made.
 _WIDTH = 80
 _MOST_STEPS = 40
@@ -89,7 +86,7 @@ def _overview(loop: LoopTrace) -> Table:
         )
         for name, kind, dtype, *course in rows
     ]
-    return _fitting(columns, rows, [*items, Paragraph()])
+    return fitting(columns, rows, [*items, Paragraph()])
 
 
 def _type(one: SlotTrace) -> str:
@@ -151,7 +148,7 @@ def _side_by_side(
     first = max(len("step"), *map(len, numbers))
 
     def width(places: Sequence[int]) -> int:
-        return first + sum(_GAP + widths[place] for place in places) + 2
+        return first + sum(GAP + widths[place] for place in places) + 2
 
     groups: list[list[int]] = [[]]
     for place in range(len(names)):
@@ -194,15 +191,4 @@ def _nodes(loop: LoopTrace) -> Table:
     items: list[Block] = [
         Item(name, notes=["  ".join(filter(None, values))], depth=1) for name, *values in rows
     ]
-    return _fitting(columns, rows, [*items, Paragraph()])
-
-
-def _fitting(
-    columns: Sequence[Column], rows: Sequence[Sequence[Line]], otherwise: Sequence[Block]
-) -> Table:
-    """Return a table that is made if no cell of it needs folding, else blocks in its place."""
-    widths = [
-        max([len(column.title), *(length(row[place]) for row in rows)])
-        for place, column in enumerate(columns)
-    ]
-    return Table(columns, rows, sum(widths) + _GAP * len(widths), otherwise)
+    return fitting(columns, rows, [*items, Paragraph()])

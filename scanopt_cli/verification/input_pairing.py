@@ -168,7 +168,7 @@ def _over(
     if list(own) == list(range(len(here))):
         return graph
     inputs = [
-        here[position] if position is not None else there[counterpart or 0].type()
+        here[position] if position is not None else _like(there[counterpart or 0])
         for position, counterpart in zip(own, others, strict=True)
     ]
     positions = {place: position for place, position in enumerate(own) if position is not None}
@@ -178,6 +178,11 @@ def _over(
         fgraph=FunctionGraph(inputs, graph.outputs, clone=False),
         recorded=tuple(tuple(call[p] for p in positions.values()) for call in calls),
     )
+
+
+def _like(variable: Variable) -> Variable:
+    made: Variable = variable.type(name=variable.name)
+    return made
 
 
 def _output_names(a: Graph, b: Graph) -> tuple[str | None, ...]:

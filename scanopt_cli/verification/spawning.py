@@ -169,7 +169,7 @@ def run_child(
             worker,
             directory,
             timeout=request.timeout,
-            environment=_environment(request.modes, directory),
+            environment=checking_environment(request.modes, directory),
             watch=watch if progress is not None else None,
         )
         if then is not None:
@@ -189,16 +189,27 @@ def run_module(
 
     Returns what went wrong with the process, if anything. ``watch`` is called now and then.
     """
+    process = started(module, directory, environment)
+    return _wait(process, timeout, watch)
+
+
+def started(
+    module: str, directory: Path, environment: Mapping[str, str], *, talks: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start a child process that calls ``main(directory)`` of a module.
+
+    If it ``talks``, its stdin and stdout are pipes of the caller's.
+    """
+    pipe = subprocess.PIPE if talks else subprocess.DEVNULL
     with (directory / _STDERR).open("wb") as stderr:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), str(directory), module],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdin=pipe,
+            stdout=pipe,
             stderr=stderr,
             env=environment,
             start_new_session=True,
         )
-        return _wait(process, timeout, watch)
 
 
 def write_request(directory: Path, request: object) -> None:
@@ -227,17 +238,35 @@ class _RequestPickler(cloudpickle.Pickler):
         return super().reducer_override(thing) if reduced is NotImplemented else reduced
 
 
-def _environment(modes: Collection[str], directory: Path) -> dict[str, str]:
-    """Return the caller's environment without capture, and without C if no mode needs it."""
-    environment = {key: value for key, value in os.environ.items() if key != CAPTURE}
-    flags = [environment.get("PYTENSOR_FLAGS", ""), "traceback__limit=0"]
-    flags += ["cxx="] if WITHOUT_C.issuperset(modes) else []
+def checking_environment(modes: Collection[str], directory: Path) -> dict[str, str]:
+    """Return the environment of a child that checks what a graph computes.
+
+    Its directory has the temporary files. Numba checks bounds there, and linear algebra has one
+    thread.
+    """
     # The keys of PyTensor's cache of compiled code do not cover all that the code depends on. So
     # the child has a cache of its own: the user's programs must not run code that was compiled from
     # a file with wrong types.
-    flags += [f"base_compiledir={Path(config.base_compiledir) / 'scanopt-checked'}"]
-    environment |= _ONE_THREAD
-    environment["NUMBA_BOUNDSCHECK"] = "1"
+    environment = _environment(modes, directory, cache="scanopt-checked")
+    return environment | _ONE_THREAD | {"NUMBA_BOUNDSCHECK": "1"}
+
+
+def timing_environment(modes: Collection[str], directory: Path) -> dict[str, str]:
+    """Return the environment of a child that measures what a graph costs as a user compiles it.
+
+    What Numba compiles is compiled anew, and C comes from a cache that only such children use.
+    Linear algebra has one thread, unless the user's environment says how many.
+    """
+    environment = _environment(modes, directory, "numba__cache=False", cache="scanopt-timed")
+    return _ONE_THREAD | environment
+
+
+def _environment(modes: Collection[str], directory: Path, *more: str, cache: str) -> dict[str, str]:
+    """Return the caller's environment without capture, and without C if no mode needs it."""
+    environment = {key: value for key, value in os.environ.items() if key != CAPTURE}
+    flags = [environment.get("PYTENSOR_FLAGS", ""), "traceback__limit=0", *more]
+    flags += ["cxx="] if WITHOUT_C.issuperset(modes) else []
+    flags += [f"base_compiledir={Path(config.base_compiledir) / cache}"]
     # PyTensor does not delete the temporary files of the code that it generates for Numba.
     environment["TMPDIR"] = str(directory)
     environment["PYTENSOR_FLAGS"] = ",".join(filter(None, flags))
@@ -263,21 +292,32 @@ def _wait(
     except subprocess.TimeoutExpired:
         return f"no answer within {longest:g} s"
     finally:
-        if process.poll() is None:
-            _kill(process)
-        process.wait()
-    if code < 0 and -code == getattr(signal, "SIGPROF", None):
+        end_process(process)
+    return how_it_ended(code, timeout)
+
+
+def how_it_ended(code: int, timeout: float) -> str | None:
+    """Return what went wrong with a child that the system gave ``timeout`` seconds, if anything."""
+    if is_end_of_time(code):
         return f"no answer within {timeout:g} s of processor time"
     if code < 0:
         return f"the process was ended by {_signal_name(-code)}"
     return f"the process ended with exit code {code}" if code else None
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    if os.name == "posix":
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
+def is_end_of_time(code: int) -> bool:
+    """Whether a child ended since its processor time was up."""
+    return code < 0 and -code == getattr(signal, "SIGPROF", None)
+
+
+def end_process(process: subprocess.Popen[bytes]) -> None:
+    """End a child, if it still runs, together with its own children."""
+    if process.poll() is None:
+        if os.name == "posix":
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+    process.wait()
 
 
 def _signal_name(number: int) -> str:
@@ -307,12 +347,17 @@ def _end_of(path: Path) -> str:
         return file.read().decode(errors="replace")
 
 
+def with_last_words(failure: str | None, doing: str, directory: Path) -> str:
+    """Return why a child ended, at what, and the last line that it printed on stderr."""
+    last_words = _end_of(directory / _STDERR).strip().splitlines()[-1:]
+    why = f"{failure or 'the process ended early'} while {doing}"
+    return why + "".join(f" ({line[:200]})" for line in last_words)
+
+
 def _record(directory: Path, failure: str | None) -> Record:
     """Return what the child found, and why it ended early, if it did."""
     record = Record(_written(directory / RECORD))
     why = next((entry.why for entry in reversed(record.of(Failed))), None)
     if why is None and not record.of(Done):
-        last_words = _end_of(directory / _STDERR).strip().splitlines()[-1:]
-        why = f"{failure or 'the process ended early'} while {_doing(record)}"
-        why += "".join(f" ({line[:200]})" for line in last_words)
+        why = with_last_words(failure, _doing(record), directory)
     return replace(record, failure=why)

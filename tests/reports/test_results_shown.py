@@ -18,6 +18,8 @@ from rich.console import Console
 from test_as_html import HOSTILE, read
 
 import scanopt_cli as so
+from scanopt_cli.benchmarking.result import Clock, Cost, Estimate, Measured
+from scanopt_cli.culprits.culprit import Maker
 from scanopt_cli.presentation import Presented
 from scanopt_cli.reports.result_lines import in_short
 from scanopt_cli.reports.result_reports import line
@@ -60,6 +62,61 @@ def _results(graph: so.Graph, file: Path) -> Iterator[Any]:
         pass
     yield from (so.first_difference(graph, optimized.graph), so.first_nan(graph), guard)
     yield from (derivative.pedigree.scans[0], done.compilations[0].left[0])
+    yield from _made_by_hand(graph)
+
+
+def _made_by_hand(graph: so.Graph) -> Iterator[Any]:
+    """Yield what takes many processes to find."""
+    culprit = so.Culprit(
+        maker=Maker.SCANOPT, name="save-mem", number=2, of=3, why="2 in place of 1", mode="vm"
+    )
+    yield culprit
+    yield so.Bisection(property="values", pipeline="default", culprits=(culprit,), probes=4)
+    yield so.Limits()
+    yield so.Reduced(
+        graph=graph,
+        property="values",
+        pipeline="none",
+        why="2 in place of 1",
+        before=9,
+        after=2,
+        tried=5,
+        kept=3,
+        is_minimal=True,
+    )
+    times = [Estimate(value, 0.9 * value, 1.1 * value) for value in (2e-3, 1e-3)]
+    yield so.Benchmark(
+        arguments="drawn, seed 0: x (1000)",
+        is_drawn=True,
+        clock=Clock.PROCESSOR,
+        rounds=3,
+        grown=(),
+        measured=tuple(
+            Measured(
+                source=source,
+                mode="vm",
+                reference=reference,
+                compilation=1.0,
+                compilation_processor=1.0,
+                compilation_memory=None,
+                costs=(
+                    Cost(
+                        size=None,
+                        processor=time,
+                        wall=time,
+                        ratio=None if reference is None else Estimate(0.5, 0.4, 0.6),
+                        calls=9,
+                        memory=1_000_000,
+                    ),
+                ),
+                exponent=None,
+                profile=None,
+            )
+            for source, reference, time in zip("ab", (None, 0), times, strict=True)
+        ),
+        bound=None,
+        notes=(),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +130,8 @@ def _presented() -> set[str]:
     """Return the names of all classes of the package that show themselves."""
     trees = (ast.parse(path.read_text()) for path in Path(so.__file__).parent.rglob("*.py"))
     classes = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-    return {cls.name for cls in classes if "Presented" in map(ast.unparse, cls.bases)}
+    bases = {cls.name: {*map(ast.unparse, cls.bases)} for cls in classes}
+    return {name for name, of in bases.items() if "Presented" in of and "ABC" not in of}
 
 
 @pytest.mark.deep
@@ -107,6 +165,7 @@ def test_lines(results: dict[str, Any], file: Path) -> None:
     assert repr(so.optimize(_graph(), "none")) == (
         "<OptimizeResult: 1 Scan, nothing to clean up (preset none)>"
     )
+    assert repr(results["Benchmark"]) == "<Benchmark: b is 2 times as fast as a (1.67 to 2.5)>"
     assert repr(results["Inspection"]) == "<Inspection: 1 loop: square>"
     assert repr(results["CheckResult"]).startswith("<CheckResult: 1 finding: 1 C002")
     assert repr(results["AuditReport"]) == f"<AuditReport: {file}: would be loaded>"
@@ -134,8 +193,16 @@ COMMANDS = {
 }
 
 
-TABLES = {"Graph", "OptimizeResult", "Inspection", "ScanReport", "Derivative", "AuditReport"}
-TABLES |= {"Enabled", "Compilation", "Trace", "LoopTrace"}
+TABLES = {
+    "Benchmark",
+    "Graph",
+    "OptimizeResult",
+    "Inspection",
+    "ScanReport",
+    "Derivative",
+    "AuditReport",
+}
+TABLES |= {"Benchmark", "Enabled", "Compilation", "Trace", "LoopTrace"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -208,7 +275,7 @@ def test_results_are_data_as_before(results: dict[str, Any]) -> None:
     for name, result in results.items():
         if not is_dataclass(result) or name in ("Graph", "OptimizeResult", "OrderReport"):
             continue
-        if name not in ("Derivative", "Pedigree"):  # which hold graphs
+        if name not in ("Derivative", "Pedigree", "Reduced"):  # which hold graphs
             assert pickle.loads(pickle.dumps(result)) == result
         parts = {field.name: getattr(result, field.name) for field in fields(result)}
         assert type(result)(**parts) == result

@@ -86,3 +86,24 @@ class Hungry(SplitTanh):
         """Take 64 GB."""
         np.ones(8 << 30)
         return new
+
+
+@dataclass(frozen=True)
+class Slowing(SplitTanh):
+    """One rewrite adds work of milliseconds to each step, and no value."""
+
+    name: ClassVar[str] = "slowing"
+    numbers: ClassVar[int] = 1_000_000
+
+    def faulty(self, new: Any) -> Any:
+        """Add a sum of many numbers, times zero."""
+        many = pt.cumsum(pt.alloc(new, self.numbers))[-1]
+        return new + many * np.asarray(1e-300, dtype=new.dtype)
+
+
+@dataclass(frozen=True)
+class Swelling(Slowing):
+    """One rewrite lets each step take 240 MB."""
+
+    name: ClassVar[str] = "swelling"
+    numbers: ClassVar[int] = 30_000_000

@@ -230,7 +230,7 @@ def test_what_is_compiled_for_a_check_stays_apart(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("PYTENSOR_FLAGS", raising=False)
-    environment = spawning._environment(("numba",), tmp_path)
+    environment = spawning.checking_environment(("numba",), tmp_path)
     flags = environment["PYTENSOR_FLAGS"].split(",")
     assert environment["TMPDIR"] == str(tmp_path)
     (where,) = (flag for flag in flags if flag.startswith("base_compiledir="))

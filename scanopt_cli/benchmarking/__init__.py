@@ -1,0 +1,1 @@
+"""What calls and compilation cost: time, memory, growth, and which part of a graph takes it."""
