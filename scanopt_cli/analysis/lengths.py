@@ -47,7 +47,7 @@ from scanopt_cli.analysis.kept_lengths import kept_length
 from scanopt_cli.analysis.loop_lengths import joined_length, output_length, steps_run, with_start
 from scanopt_cli.analysis.minima import minimum_parts, minimum_text
 from scanopt_cli.analysis.reshaped_lengths import reshaped_length
-from scanopt_cli.ir.indexing import indices_of, is_full_slice
+from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
 from scanopt_cli.ir.scan_view import batch_ndim, is_loop
 
 # To prove a difference non-negative, this many multiples of the trip count (from 0 times on) are
@@ -327,14 +327,17 @@ class Lengths:
         return kept_length(self, node, variable, axis) if length is None else length
 
     def _subtensor_length(self, node: Apply, axis: int) -> AffineExpr | None:
-        """Length of ``x[start:stop]``, ``x[start:stop:-1]`` and of axes that are not indexed."""
+        """Length of ``x[start:stop]``, ``x[::step]`` and of axes that are not indexed."""
         indices = list(indices_of(node))
         kept = [place for place, index in enumerate(indices) if isinstance(index, slice)]
         source = node.inputs[0]
         if axis >= len(kept):
             return self.length_of(source, axis - len(kept) + len(indices))
         length = self.length_of(source, kept[axis])
-        span = self.span(indices[kept[axis]], length)
+        taken = indices[kept[axis]]
+        if taken.start is taken.stop is None and (step := number(taken.step, 1)):
+            return length.divided(abs(step))
+        span = self.span(taken, length)
         return None if span is None else span[1] - span[0]
 
     def span(
