@@ -54,6 +54,13 @@ class AffineExpr:
         terms = frozenset((atom, count * factor) for atom, count in self.terms)
         return AffineExpr(self.constant * factor, terms)
 
+    def divided(self, divisor: int) -> AffineExpr | None:
+        """The quotient by a positive number, rounded up, ``None`` if it is not affine."""
+        if any(count % divisor for _, count in self.terms):
+            return None
+        terms = frozenset((atom, count // divisor) for atom, count in self.terms)
+        return AffineExpr(-(-self.constant // divisor), terms)
+
     @property
     def is_constant(self) -> bool:
         """Whether the expression has no atoms."""

@@ -29,7 +29,6 @@ from pytensor.tensor.basic import (
 )
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
@@ -44,10 +43,11 @@ from scanopt_cli.analysis.affine import (
     is_sum_of_dimensions,
     total,
 )
+from scanopt_cli.analysis.kept_lengths import kept_length
 from scanopt_cli.analysis.loop_lengths import joined_length, output_length, steps_run, with_start
 from scanopt_cli.analysis.minima import minimum_parts, minimum_text
 from scanopt_cli.analysis.reshaped_lengths import reshaped_length
-from scanopt_cli.ir.indexing import indices_of, is_full_slice
+from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
 from scanopt_cli.ir.scan_view import batch_ndim, is_loop
 
 # To prove a difference non-negative, this many multiples of the trip count (from 0 times on) are
@@ -291,7 +291,7 @@ class Lengths:
                 return self.value_of(node.inputs[1 + axis])
             case AllocEmpty():
                 return self.value_of(node.inputs[axis])
-            case IncSubtensor() | SpecifyShape() | DeepCopyOp() | CheckAndRaise() | CumOp():
+            case IncSubtensor() | SpecifyShape() | DeepCopyOp() | CheckAndRaise():
                 return self.length_of(node.inputs[0], axis)
             case DimShuffle(new_order=order) if order[axis] != "x":
                 return self.length_of(node.inputs[0], int(order[axis]))
@@ -323,17 +323,21 @@ class Lengths:
                     return joined_length(self, node, axis)
         if is_loop(node):
             return output_length(self, node, variable, axis)
-        return reshaped_length(self, node, axis)
+        length = reshaped_length(self, node, axis)
+        return kept_length(self, node, variable, axis) if length is None else length
 
     def _subtensor_length(self, node: Apply, axis: int) -> AffineExpr | None:
-        """Length of ``x[start:stop]``, ``x[start:stop:-1]`` and of axes that are not indexed."""
+        """Length of ``x[start:stop]``, ``x[::step]`` and of axes that are not indexed."""
         indices = list(indices_of(node))
         kept = [place for place, index in enumerate(indices) if isinstance(index, slice)]
         source = node.inputs[0]
         if axis >= len(kept):
             return self.length_of(source, axis - len(kept) + len(indices))
         length = self.length_of(source, kept[axis])
-        span = self.span(indices[kept[axis]], length)
+        taken = indices[kept[axis]]
+        if taken.start is taken.stop is None and (step := number(taken.step, 1)):
+            return length.divided(abs(step))
+        span = self.span(taken, length)
         return None if span is None else span[1] - span[0]
 
     def span(

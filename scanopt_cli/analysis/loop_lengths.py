@@ -12,9 +12,9 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.shape import Shape_i
 from pytensor.tensor.subtensor import Subtensor
 
-from scanopt_cli.analysis.affine import AffineExpr, Atom, as_affine, total
+from scanopt_cli.analysis.affine import ZERO, AffineExpr, Atom, as_affine, total
 from scanopt_cli.analysis.minima import minimum_parts
-from scanopt_cli.ir.indexing import indices_of, number
+from scanopt_cli.ir.indexing import indices_of, is_full_slice, number
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import ScanView, batch_ndim, first_traced
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
@@ -130,18 +130,47 @@ def joined_length(lengths: KnownLengths, node: Apply, axis: int) -> AffineExpr:
     """Return the length of a Join; along other axes than the one it joins, that of its parts.
 
     Before a trace of a state that starts as ``x[k]``, joined to it by rows, ``x[:k]`` has ``k``
-    rows: were there fewer, that would raise an error.
+    rows: were there fewer, that would raise an error. ``x[k:]`` beside ``x[:k]``, as in ``roll``,
+    have the rows of x, whatever ``k`` is.
     """
     op: Any = core_op(node.op)
     if axis != batch_ndim(node) + op.axis:
         return lengths.length_of(node.inputs[0], axis)
     found = [lengths.length_of(part, axis) for part in node.inputs]
     for place, (part, trace) in enumerate(pairwise(node.inputs)):
+        if (source := _halved(lengths, part, trace, axis)) is not None:
+            found[place : place + 2] = lengths.length_of(source, axis), ZERO
+            continue
         if axis != batch_ndim(node) or found[place].is_constant:
             continue
         if (row := _row_at_start(part, trace)) is not None:
             found[place] = with_start(found[place], row)
     return total(found)
+
+
+def _halved(lengths: KnownLengths, part: Variable, other: Variable, axis: int) -> Variable | None:
+    """Return what two arrays are the parts of, before and behind one place along an axis."""
+    ends = []
+    for one in (part, other):
+        node = one.owner
+        if node is None or not isinstance(node.op, Subtensor):
+            return None
+        indices = indices_of(node)
+        if len(indices) <= axis or not all(isinstance(index, slice) for index in indices):
+            return None
+        if not all(is_full_slice(index) for index in indices if index is not indices[axis]):
+            return None
+        ends.append((node.inputs[0], indices[axis]))
+    (source, one), (another, two) = ends
+    if source is not another or not number(one.step, 1) == number(two.step, 1) == 1:
+        return None
+    behind, before = (one, two) if one.stop is None else (two, one)
+    if behind.stop is not None or number(before.start, 0) != 0:
+        return None
+    if behind.start is None or before.stop is None:
+        return None
+    is_one_place = lengths.value_of(behind.start) == lengths.value_of(before.stop)
+    return source if is_one_place else None
 
 
 def _row_at_start(part: Variable, trace: Variable) -> int | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     IncSubtensor,
@@ -13,6 +14,9 @@ from pytensor.tensor.subtensor import (
 )
 
 from scanopt_cli.ir.inner_graphs import core_op
+
+IN_BOUNDS = CheckAndRaise(IndexError, "index out of bounds")
+"""Raises what reading out of bounds does, where compiled code would read what is there."""
 
 
 def indices_of(node: Apply) -> list[Any]:

@@ -51,6 +51,9 @@ NUMBERS: dict[str, Callable[[], Any]] = {
     "repeat of a number": lambda: pt.repeat(X, N),
     "a slice": lambda: _filled(X, N + 2)[1:],
     "a stride": lambda: _filled(X, 2 * N)[: 2 * N][::-1],
+    "every other one": lambda: _filled(X, 2 * N)[::2],
+    "every third one, backwards": lambda: _filled(X, 3 * N + 1)[::-3],
+    "rolled": lambda: pt.roll(_filled(X), 1),
     "taken out of a matrix": lambda: pt.alloc(X, N, 4)[:, 2],
     "an elementwise operation of two": lambda: _filled(X) * pt.exp(_filled(Y)),
     "an elementwise operation of one and a number": lambda: _filled(X) * Y + 1,
@@ -67,6 +70,11 @@ ROWS: dict[str, Callable[[], Any]] = {
     "broadcast_to of a row": lambda: pt.broadcast_to(V[None], (N, 3)),
     "repeat of a row": lambda: pt.repeat(V[None], N, axis=0),
     "tile": lambda: pt.tile(V, (N, 1)),
+    "every other row": lambda: pt.alloc(V, 2 * N, 3)[::2],
+    "rolled rows": lambda: pt.roll(pt.alloc(V, N, 3), 1, axis=0),
+    "a buffer that a row of unknown length is written into": lambda: pt.set_subtensor(
+        pt.zeros((N, 3))[:], V[: K + 1]
+    ),
     "moved axes": lambda: pt.alloc(V[:, None], 3, N).T,
     "a matrix that is turned twice": lambda: pt.alloc(V, N, 3).T[::-1].T,
     "parts of rows": lambda: pt.alloc(pt.concatenate([V, V]), N, 6)[:, 1:4],
@@ -286,6 +294,8 @@ SHORT: dict[str, Callable[[], Any]] = {
     "fewer rows": lambda: _filled(X, K),
     "a slice with fewer rows": lambda: _filled(X)[1:],
     "a stride": lambda: _filled(X)[::2],
+    "every third of twice as many": lambda: _filled(X, 2 * N)[::3],
+    "parts at two places": lambda: pt.concatenate([_filled(X)[K:], _filled(X)[: K - 1]]),
     "a sum of unequal lengths": lambda: _filled(X) + _filled(Y, K),
     "a fill of another length": lambda: pt.ones_like(S) * X,
     "a join of unequal lengths": lambda: pt.join(1, pt.alloc(X, N, 1), pt.alloc(Y, K, 1)).sum(

@@ -242,7 +242,19 @@ class UniformRows:
         rows = RowAnalysis(self._lengths, axis).of(array)
         row = rows.common(ZERO, self._lengths.length_of(array, axis), self._lengths)
         is_row = row is not None and row.type.ndim == array.type.ndim - 1
-        return row if is_row and rows.is_certain else None
+        return row if is_row and rows.is_certain else _row_written_everywhere(array, axis)
+
+
+def _row_written_everywhere(array: Any, axis: int) -> Any:
+    """The row of ``x[:] = y``, where it is not known whether ``y`` is broadcast to a row."""
+    node = array.owner
+    buffer, value, *_ = node.inputs
+    if axis or not node.op.set_instead_of_inc or not all(map(is_full_slice, indices_of(node))):
+        return None
+    if not 0 < value.type.ndim < buffer.type.ndim:
+        return None
+    lengths = [buffer.shape[other] for other in range(1, buffer.type.ndim)]
+    return pt.set_subtensor(pt.zeros(lengths, dtype=buffer.type.dtype)[:], value)
 
 
 def _constant_row(array: TensorConstant, axis: int) -> Any:

@@ -2,79 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any
 
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp
-from pytensor.tensor.math import Dot, MaxAndMinCAReduce, Prod, Sum
+from pytensor.tensor.math import All as AllOf
+from pytensor.tensor.math import Any as AnyOf
+from pytensor.tensor.math import Argmax, Dot, MaxAndMinCAReduce, Prod, Sum
 from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
-from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+)
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.ir.dtypes import has_one_float_dtype
-from scanopt_cli.ir.indexing import indices_of, number
 from scanopt_cli.ir.inner_graphs import core_op
+from scanopt_cli.passes.loops_to_ops.entries import (
+    entries_for_all_steps,
+    has_entries_for_all_steps,
+)
+from scanopt_cli.passes.loops_to_ops.layouts import (
+    LAYOUTS,
+    has_layout_for_all_steps,
+    layout_for_all_steps,
+)
+from scanopt_cli.passes.loops_to_ops.outside import Outside
 from scanopt_cli.passes.push_out.hoisting import is_total
 from scanopt_cli.passes.push_out.rows_of_all_steps import at_all_steps
+from scanopt_cli.passes.push_out_batches.batched_nodes import at_all_steps as solved_at_all_steps
+from scanopt_cli.passes.push_out_batches.batched_nodes import is_dear, is_solution
 
-type Known = Mapping[Variable, Any]
-"""Variables of a body, with what they are outside: invariant values, or the rows of all steps."""
+_LARGEST_OF = (Argmax, LogSoftmax, MaxAndMinCAReduce, Softmax)
+"""Ops that look for the largest of some entries, which may be an error if there are none."""
+_FEW = 64
+"""An array of so many entries may be there once for each step."""
 
 
-def has_op_for_all_steps(node: Apply, varying: Iterable[Variable]) -> bool:
-    """Whether `op_for_all_steps` takes a node, of whose inputs some are ``varying``.
+def has_op_for_all_steps(node: Apply, varying: set[Variable]) -> bool:
+    """Whether `ops_for_all_steps` takes a node, of whose inputs some are ``varying``.
 
-    The Op raises no error but that shapes do not fit, where a loop of no steps raises none.
+    The Ops raise no errors but those of a step, and that shapes do not fit, where a loop of no
+    steps raises none.
     """
-    found, op = set(varying), core_op(node.op)
-    if len(node.outputs) != 1 or not all(isinstance(v.type, TensorType) for v in node.outputs):
+    op = core_op(node.op)
+    if varying.isdisjoint(node.inputs):
         return False
+    if is_solution(node, [v in varying for v in node.inputs]):
+        return is_dear(node)
     if op is not node.op and not isinstance(op, Dot):
         return False
+    if isinstance(op, ScalarFromTensor | TensorFromScalar):
+        return True
+    if not all(isinstance(v.type, TensorType) for v in node.outputs):
+        return False
+    if isinstance(op, LAYOUTS):
+        return has_layout_for_all_steps(node, varying)
     match op:
         case Elemwise() | DimShuffle() | Sum() | Prod():
-            return is_total(node)
-        case CumOp():
+            return len(node.outputs) == 1 and is_total(node)
+        case AllOf() | AnyOf() | ArgSortOp() | CumOp() | SortOp():
             return True
-        case MaxAndMinCAReduce() | Softmax() | LogSoftmax() | LogSumExp():
-            # Of no entries there is no largest one, which is an error if the loop runs a step.
-            lengths = node.inputs[0].type.shape
-            return all(lengths[axis] for axis in _axes(node))
-        case Subtensor():
-            array, *indices = node.inputs
-            return array in found and found.isdisjoint(indices) and reads_within(node)
+        case Argmax() | LogSoftmax() | MaxAndMinCAReduce() | Softmax():
+            return True
+        case LogSumExp():
+            return _has_entries(node)
+        case AdvancedSubtensor() | AdvancedIncSubtensor() | IncSubtensor() | Subtensor():
+            return has_entries_for_all_steps(node, varying)
         case Dot():
             are_matrices = all(v.type.ndim == 2 for v in node.inputs)
-            return are_matrices and has_one_float_dtype(node) and _product(node, found) is not None
+            is_alike = are_matrices and (_is_alike(node) or not varying.issuperset(node.inputs))
+            return is_alike and has_one_float_dtype(node)
     return False
 
 
-def op_for_all_steps(node: Apply, varying: Known, invariant: Known) -> Any:
+def ops_for_all_steps(node: Apply, outside: Outside) -> list[Any]:
     """Return what a node computes at all steps, one row for each."""
-
-    def outside(variable: Variable) -> Any:
-        return varying.get(variable, invariant.get(variable, variable))
-
-    inputs = [outside(v) for v in node.inputs]
+    if isinstance(node.op, LAYOUTS):
+        return layout_for_all_steps(node, outside)
+    inputs = [outside.of(v) for v in node.inputs]
+    is_row = [v in outside.varying for v in node.inputs]
+    if is_solution(node, is_row):
+        return solved_at_all_steps(node, inputs, is_row, None if outside.runs else outside.n_steps)
     match core_op(node.op):
-        case CAReduce() as op:
-            return op.clone(axis=tuple(axis + 1 for axis in _axes(node)))(inputs[0])
-        case Softmax() | LogSoftmax() | LogSumExp() as op:
-            return type(op)(axis=tuple(axis + 1 for axis in _axes(node)))(inputs[0])
+        case ScalarFromTensor() | TensorFromScalar():
+            return inputs
+        case AdvancedSubtensor() | AdvancedIncSubtensor() | IncSubtensor() | Subtensor():
+            return [entries_for_all_steps(node, outside)]
+        case ArgSortOp() | SortOp() as op:
+            return [type(op)(op.kind, op.axis + 1)(inputs[0])]
         case CumOp() as op:
-            return CumOp(axis=op.axis + 1, mode=op.mode)(inputs[0])
-        case Subtensor():
-            places = [_translated(index, outside) for index in indices_of(node)]
-            return inputs[0][(slice(None), *places)]
+            return [CumOp(axis=op.axis + 1, mode=op.mode)(inputs[0])]
         case Dot():
-            product = _product(node, set(varying))
-            assert product is not None
-            return product(*inputs)
-    return at_all_steps(node, inputs)
+            product = _product(node, set(outside.varying))
+            if product is not None:
+                return [product(*inputs)]
+            return outside.if_there_is_a_step([pt.matmul(*inputs)])
+        case CAReduce() as op:
+            made = op.clone(axis=tuple(axis + 1 for axis in _axes(node)))(inputs[0])
+        case Argmax() | Softmax() | LogSoftmax() | LogSumExp() as op:
+            made = type(op)(axis=tuple(axis + 1 for axis in _axes(node)))(inputs[0])
+        case _:
+            return [at_all_steps(node, inputs)]
+    may_raise = isinstance(node.op, _LARGEST_OF) and not _has_entries(node)
+    return outside.if_there_is_a_step([made]) if may_raise else [made]
+
+
+def _has_entries(node: Apply) -> bool:
+    """Whether there is an entry along the axes that a node reduces or norms, by its type."""
+    lengths = node.inputs[0].type.shape
+    return all(lengths[axis] for axis in _axes(node))
 
 
 def _axes(node: Apply) -> list[int]:
@@ -95,40 +141,63 @@ def invariant_shape(node: Apply, varying: Iterable[Variable]) -> Callable[[Any],
     return None
 
 
-def is_outer_product(node: Apply, varying: Iterable[Variable]) -> bool:
-    """Whether an array is made that has more axes than those of each step that it is made of."""
-    found = set(varying)
+def takes_more_room(node: Apply, varying: set[Variable], rows: Iterable[Variable]) -> bool:
+    """Whether an array of all steps may be far larger than those that it is made of.
+
+    It has more axes than those of each step that it is made of, or than the ``rows`` that a step
+    reads of sequences, or holds what no step changes once for each.
+    """
     made: Any = node.outputs[0].type
-    ndims = [v.type.ndim for v in node.inputs if v in found]
-    spread = [v.type.broadcastable != made.broadcastable for v in node.inputs if v in found]
-    return isinstance(node.op, Elemwise) and bool(ndims) and made.ndim > 0 and all(spread)
-
-
-def reads_within(node: Apply) -> bool:
-    """Whether a node reads of an array by slices, and by numbers that are provably in bounds."""
-    if not isinstance(node.op, Subtensor):
+    if isinstance(node.op, Elemwise):
+        parts = [v for v in node.inputs if v in varying]
+        return made.ndim > 0 and all(_is_spread(v, made) for v in parts)
+    if not getattr(made, "ndim", 0) or _has_few_entries(made):
         return False
-    for length, index in zip(node.inputs[0].type.shape, indices_of(node), strict=False):
-        if isinstance(index, slice):
-            if not number(index.step, 1):
+    if isinstance(core_op(node.op), Dot):
+        is_of_rows = varying.issuperset(node.inputs)
+        return is_of_rows and True not in made.broadcastable
+    match node.op:
+        case Join() | MakeVector():
+            return any(v not in varying and not _has_few_entries(v.type) for v in node.inputs)
+        case Alloc():
+            if _has_few_copies(node):
                 return False
-            continue
-        place = number(index)
-        if place is None or length is None or not -length <= place < length:
+            parts = list(rows)
+        case AdvancedSubtensor() if node.inputs[0] in varying:
+            return bool(made.ndim > node.inputs[0].type.ndim)
+        case AdvancedSubtensor() | AdvancedIncSubtensor() | IncSubtensor() | Subtensor():
+            if node.inputs[0] in varying:
+                return False
+            parts = list(rows)
+        case _:
             return False
-    return True
+    return all(_is_spread(v, made) for v in parts)
 
 
-def _translated(index: Any, outside: Callable[[Variable], Any]) -> Any:
-    """Return an index of a body, a variable or a slice of them, as it is outside."""
-    if isinstance(index, slice):
-        parts = (index.start, index.stop, index.step)
-        return slice(*(part if part is None else outside(part) for part in parts))
-    return index if isinstance(index, Constant) else outside(index)
+def _is_spread(part: Any, made: Any) -> bool:
+    """Whether an array has an axis of length 1 where what it is a part of has none."""
+    ones = part.type.broadcastable
+    return len(ones) != made.ndim or any(
+        one and not other for one, other in zip(ones, made.broadcastable, strict=True)
+    )
+
+
+def _has_few_copies(node: Apply) -> bool:
+    """Whether an array is filled in few times, by the types."""
+    value, made = node.inputs[0].type, node.outputs[0].type
+    ones = (True,) * (made.ndim - value.ndim) + tuple(value.broadcastable)
+    added = [length for one, length in zip(ones, made.shape, strict=True) if one]
+    return None not in added and prod(added) <= _FEW
+
+
+def _has_few_entries(kind: Any) -> bool:
+    """Whether an array has few entries, by its type."""
+    lengths = getattr(kind, "shape", ())
+    return None not in lengths and prod(lengths) <= _FEW
 
 
 def _product(node: Apply, varying: set[Variable]) -> Callable[[Any, Any], Any] | None:
-    """Return how the products of all steps are computed, ``None`` if no Op is known for it.
+    """Return how the products of all steps are computed, ``None`` if it is one for each step.
 
     The factors of one step are matrices; vectors have an axis of length 1 then.
     """
@@ -138,9 +207,16 @@ def _product(node: Apply, varying: set[Variable]) -> Callable[[Any, Any], Any] |
     if left not in varying:
         return lambda matrix, others: _transposed(_times(_transposed(others), matrix.T))
     is_number: bool = node.outputs[0].type.broadcastable == (True, True)
-    # Factors of which one alone is known to be of length 1 would be broadcast, not refused.
-    is_alike = left.type.broadcastable[1] == right.type.broadcastable[0]
-    return _inner if is_number and is_alike else None
+    return _inner if is_number and _is_alike(node) else None
+
+
+def _is_alike(node: Apply) -> bool:
+    """Whether two factors are known to be of length 1 alike along the axis that is summed over.
+
+    If one alone is, it would be broadcast, not refused.
+    """
+    left, right = (v.type.broadcastable for v in node.inputs)
+    return bool(left[1] == right[0])
 
 
 def _times(matrices: Any, factor: Any) -> Any:

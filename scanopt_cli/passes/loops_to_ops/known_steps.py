@@ -10,6 +10,8 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.shape import SpecifyShape
+from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accumulators import readers
 from scanopt_cli.analysis.initial_buffers import initial_rows
@@ -20,10 +22,15 @@ from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.passes.loops_to_ops.all_steps import (
     has_op_for_all_steps,
     invariant_shape,
-    is_outer_product,
-    op_for_all_steps,
+    ops_for_all_steps,
+    takes_more_room,
+)
+from scanopt_cli.passes.loops_to_ops.entries import (
+    added_entries,
+    has_entries_for_all_steps,
     reads_within,
 )
+from scanopt_cli.passes.loops_to_ops.outside import Outside
 from scanopt_cli.passes.loops_to_ops.running_states import (
     STATE_KINDS,
     RunningState,
@@ -93,18 +100,22 @@ class KnownSteps:
             self.order += found
             for state in found:
                 states.remove(state.slot)
+                if state.writes:  # what it is after each step is not known
+                    continue
                 self.varying.update((*state.slot.inner_inputs, *state.slot.inner_outputs))
 
     def _takes(self, node: Apply) -> bool:
         """Whether the values of a node are known, from what is known so far."""
-        if not all(map(self.is_known, node.inputs)) or not is_numeric(node):
+        is_array = is_numeric(node) or isinstance(node.op, SpecifyShape)
+        if not is_array or not all(map(self.is_known, node.inputs)):
             return False
         if invariant_shape(node, self.varying) is not None or (
-            self.varying.isdisjoint(node.inputs) and (is_total(node) or reads_within(node))
+            self.varying.isdisjoint(node.inputs) and (is_total(node) or _is_read(node))
         ):
             self.invariant.update(node.outputs)
         elif has_op_for_all_steps(node, self.varying):
-            if is_outer_product(node, self.varying) or not self.wide.isdisjoint(node.inputs):
+            is_larger = takes_more_room(node, self.varying, self.rows)
+            if is_larger or not self.wide.isdisjoint(node.inputs):
                 self.wide.update(node.outputs)
             self.varying.update(node.outputs)
         else:
@@ -179,18 +190,26 @@ class StepValues:
     varying: dict[Variable, Any] = field(default_factory=dict)
     traces: dict[Slot, Any] = field(default_factory=dict)
 
+    @property
+    def outside(self) -> Outside:
+        """What is known outside of the loop."""
+        n_steps, runs = self.view.n_steps, self.lengths.runs()
+        return Outside(self.varying, self.invariant, n_steps, runs)
+
     def take_node(self, node: Apply) -> None:
         """Compute what a node of the body computes."""
         shape = invariant_shape(node, self.varying)
         if shape is not None:
             self.invariant[node.outputs[0]] = shape(self.varying[node.inputs[0]])
-        elif self.varying.keys().isdisjoint(node.inputs):
-            inputs = [self.invariant.get(v, v) for v in node.inputs]
-            made = node.clone_with_new_inputs(inputs, strict=False)
-            self.invariant.update(zip(node.outputs, made.outputs, strict=True))
+        elif not self.varying.keys().isdisjoint(node.inputs):
+            values = ops_for_all_steps(node, self.outside)
+            self.varying.update(zip(node.outputs, values, strict=True))
         else:
-            value = op_for_all_steps(node, self.varying, self.invariant)
-            self.varying[node.outputs[0]] = value
+            inputs = [self.invariant.get(v, v) for v in node.inputs]
+            values = node.clone_with_new_inputs(inputs, strict=False).outputs
+            if not (is_total(node) or reads_within(node)):
+                values = self.outside.if_there_is_a_step(values)
+            self.invariant.update(zip(node.outputs, values, strict=True))
 
     def take_state(self, state: RunningState, needed: set[Variable]) -> None:
         """Compute what a state is before and after each step, if either is needed."""
@@ -213,18 +232,22 @@ class StepValues:
             start = rows[0]
         return start
 
-    def rows(self, variable: Variable) -> Any:
-        """Return the values of a variable at all steps, one row for each."""
-        found = self.varying.get(variable)
-        if found is not None:
-            return found
-        value: Any = self.invariant.get(variable, variable)
-        return pt.alloc(value, self.view.n_steps, *(value.shape[i] for i in range(value.ndim)))
+    def last(self, state: RunningState) -> Any:
+        """Return the value of a state after the last step, of what is known of each step."""
+        start = self.start(state.slot)
+        for node in state.writes:
+            start = added_entries(node, start, self.outside)
+        return start if state.writes else state.last(start, self.addends(state))
 
     def addends(self, state: RunningState) -> Any:
         """Return what the steps add to a state, or multiply it by, one row for each."""
+        rows = self.outside.rows
         terms = [
-            -self.rows(term.value) if term.is_negative else self.rows(term.value)
-            for term in state.terms
+            -rows(term.value) if term.is_negative else rows(term.value) for term in state.terms
         ]
         return terms[0] if len(terms) == 1 else pt.add(*terms)
+
+
+def _is_read(node: Apply) -> bool:
+    """Whether a node reads of an array, by index."""
+    return isinstance(node.op, Subtensor) and has_entries_for_all_steps(node, set())

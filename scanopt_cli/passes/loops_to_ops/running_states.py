@@ -9,12 +9,14 @@ from enum import Enum, auto
 from typing import Any
 
 import pytensor.tensor as pt
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.scalar.basic import Mul
 from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.subtensor import IncSubtensor
 from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.accumulators import Term, added
+from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.running_product import RunningProduct
 
@@ -30,20 +32,26 @@ class Running(Enum):
     SUM = auto()
     PRODUCT = auto()
     LATEST = auto()
+    ENTRIES = auto()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunningState:
-    """A state that is, after each step, the sum or product of ``terms`` so far, or the latest."""
+    """A state that is, after each step, the sum or product of ``terms`` so far, or the latest.
+
+    Of an array to which each step adds entries, ``writes`` are the nodes that add them, in order.
+    """
 
     slot: Slot
     how: Running
     terms: tuple[Term, ...]
+    writes: tuple[Apply, ...] = ()
 
     @property
     def parts(self) -> list[Variable]:
         """What of a step has to be known at all steps."""
-        return [term.value for term in self.terms]
+        added = [v for node in self.writes for v in node.inputs[1:]]
+        return [term.value for term in self.terms] + added
 
     def trace(self, start: Any, rows: Any) -> Any:
         """Return the initial value and those after each step, given the rows of all steps."""
@@ -84,6 +92,9 @@ def running_state(
         return None
     if update in known:
         return RunningState(slot, Running.LATEST, (Term(update),))
+    writes = _writes(state, update, known, counts)
+    if writes:
+        return RunningState(slot, Running.ENTRIES, (), tuple(writes))
     # The state and its update may be read elsewhere: then their rows are.
     uses = {v: counts[v] for v in (state, update)}
     counts.update({v: 1 - count for v, count in uses.items()})
@@ -95,6 +106,26 @@ def running_state(
     if factor is not None and _is_known(factor, known):
         return RunningState(slot, Running.PRODUCT, (Term(factor),))
     return None
+
+
+def _writes(
+    state: Variable, update: Any, known: Set[Variable], counts: Counter[Variable]
+) -> list[Apply]:
+    """Return the nodes by which a step adds entries to a state that it does not read, in order."""
+    found: list[Apply] = []
+    while update is not state:
+        node = update.owner
+        if node is None or counts[update] != 1 or not isinstance(node.op, IncSubtensor):
+            return []
+        indices = indices_of(node)
+        is_added = not node.op.set_instead_of_inc and not any(isinstance(i, slice) for i in indices)
+        if not is_added or not all(_is_known(v, known) for v in node.inputs[1:]):
+            return []
+        if any(index.type.dtype == "uint64" for index in indices):
+            return []
+        found.insert(0, node)
+        update = node.inputs[0]
+    return found if counts[state] == 1 else []
 
 
 def is_number(variable: Any) -> bool:

@@ -39,6 +39,10 @@ class PushOut(AnyLoopPass):
        to which case 1 or 2 applies: ``w + x[t] + h[t-1]`` is computed as ``(w + x[t]) + h[t-1]``,
        which may round differently.
     4. A loop that copies rows, and does nothing else, is its sequences.
+    5. ``(c * A) @ B``, of two matrices that no step changes and a number that steps do, is
+       ``c * (A @ B)``, to which case 1 applies; likewise ``A @ (c * B)``, and with several numbers.
+       So are the gradients by ``W`` of what a loop does with ``exp(W @ W)``. It may round
+       differently, and overflow where ``A @ B`` does, even if the number is small.
 
     Preconditions: the loop is not batched, and no step works in place. For case 1, with
     ``guarded``, what may raise an error is not in a branch of the step (an ``ifelse`` that a step
@@ -52,8 +56,9 @@ class PushOut(AnyLoopPass):
     by case 4, a Scan too provably has the rows, its outputs keep every step, its gradient is not
     truncated, and no condition ends it.
 
-    Within `scanopt_cli.enabled` this pass replaces PyTensor's own rewriters. Of the presets only
-    ``loop`` has it, since PyTensor runs its own when it compiles the Scans of a saved graph.
+    Within `scanopt_cli.enabled` this pass replaces PyTensor's own rewriters. The presets ``grad``
+    and ``loop`` have it, too: PyTensor's, which run when the Scans of a saved graph are compiled,
+    move invariants out of one loop, not out of several. ``default`` leaves it to them.
 
     If shapes do not fit, the result raises an error even if the loop runs no step. If no loop
     remains, traces of no steps have rows of the right shape, which a Scan loses.

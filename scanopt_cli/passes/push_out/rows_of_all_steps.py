@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytensor.tensor as pt
+from pytensor.compile.builders import infer_shape
+from pytensor.conditional.op import ifelse
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors, io_toposort
@@ -183,6 +185,16 @@ def at_all_steps(node: Apply, inputs: Sequence[Any]) -> Any:
         order = [axis if axis == "x" else axis + 1 for axis in node.op.new_order]
         return inputs[0].dimshuffle(0, *order)
     return node.op(*inputs)
+
+
+def if_there_is_a_step(made: Sequence[Any], n_steps: Any) -> list[Any]:
+    """Return what is computed only if a loop runs a step, and zeros of its shape otherwise."""
+    zeros = [
+        value.type.filter_variable(pt.zeros(list(shape), dtype=value.type.dtype))
+        for value, shape in zip(made, infer_shape(made, (), ()), strict=True)
+    ]
+    chosen: Any = ifelse(pt.gt(n_steps, 0), list(made), zeros)
+    return list(chosen)
 
 
 def _instead_of_loop(view: SlotView, whole: Mapping[Variable, Any]) -> dict[Variable, Variable]:

@@ -10,24 +10,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytensor.tensor as pt
-from pytensor.compile.builders import infer_shape
-from pytensor.conditional.op import ifelse
 from pytensor.graph.basic import Apply
 from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.linalg.decomposition.lu import LUFactor
 from pytensor.tensor.linalg.inverse import MatrixInverse
-from pytensor.tensor.linalg.solvers.general import Solve
-from pytensor.tensor.linalg.solvers.psd import CholeskySolve
-from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.linalg.summary import Det, SLogDet
 from pytensor.tensor.math import Dot
 
+from scanopt_cli.analysis.kept_lengths import SOLVERS
 from scanopt_cli.ir.inner_graphs import core_op
+from scanopt_cli.passes.push_out.rows_of_all_steps import if_there_is_a_step
 
-_SOLVERS = (CholeskySolve, Solve, SolveTriangular)
-_DEAR = (*_SOLVERS, Cholesky, Det, Dot, LUFactor, MatrixInverse, SLogDet)
+_DEAR = (*SOLVERS, Cholesky, Det, Dot, LUFactor, MatrixInverse, SLogDet)
 MATRIX = 2
 """How many axes a matrix has."""
 
@@ -39,7 +35,7 @@ def is_dear(node: Apply) -> bool:
 
 def is_solution(node: Apply, is_row: Sequence[bool]) -> bool:
     """Whether a node solves by a matrix that is the same in all steps."""
-    return isinstance(core_op(node.op), _SOLVERS) and list(is_row) == [False, True]
+    return isinstance(core_op(node.op), SOLVERS) and list(is_row) == [False, True]
 
 
 def is_product(node: Apply, is_row: Sequence[bool]) -> bool:
@@ -68,14 +64,7 @@ def at_all_steps(
         made = [_solutions(op, *inputs)]
     else:
         made = vectorize_graph(node.outputs, dict(zip(node.inputs, inputs, strict=True)))
-    if n_steps is None:
-        return made
-    zeros = [
-        value.type.filter_variable(pt.zeros(list(shape), dtype=value.type.dtype))
-        for value, shape in zip(made, infer_shape(made, (), ()), strict=True)
-    ]
-    chosen: Any = ifelse(pt.gt(n_steps, 0), made, zeros)
-    return list(chosen)
+    return made if n_steps is None else if_there_is_a_step(made, n_steps)
 
 
 def _product(node: Apply, left: Any, right: Any, is_row: Sequence[bool]) -> Any:

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import ScalarFromTensor
 from pytensor.tensor.type import integer_dtypes
 
-from scanopt_cli.ir.indexing import indices_of
+from scanopt_cli.ir.indexing import IN_BOUNDS, indices_of
 from scanopt_cli.passes.of_traced_loops.unroll_small.array_entries import (
     Entries,
     Symbolic,
@@ -32,7 +31,6 @@ from scanopt_cli.passes.of_traced_loops.unroll_small.array_entries import (
 
 _MOST = 64
 """Among how many entries a node may choose, all that it reads or writes together."""
-CHECK = CheckAndRaise(IndexError, "index out of bounds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +177,6 @@ def _checked(entries: Entries, n: int) -> Entries:
     def checked(entry: Symbolic) -> Symbolic:
         number = pt.cast(entry, "int64")
         front = pt.switch(number < 0, number + n, number)
-        return CHECK(front, pt.and_(front >= 0, front < n))
+        return IN_BOUNDS(front, pt.and_(front >= 0, front < n))
 
     return entrywise(checked, entries)

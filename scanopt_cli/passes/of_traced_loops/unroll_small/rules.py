@@ -26,7 +26,7 @@ from pytensor.tensor.subtensor import (
 )
 from pytensor.tensor.type import integer_dtypes
 
-from scanopt_cli.ir.indexing import indices_of, is_full_slice
+from scanopt_cli.ir.indexing import IN_BOUNDS, indices_of, is_full_slice
 from scanopt_cli.passes.of_traced_loops.unroll_small.array_entries import (
     Entries,
     Symbolic,
@@ -37,7 +37,7 @@ from scanopt_cli.passes.of_traced_loops.unroll_small.array_entries import (
     read,
     vector,
 )
-from scanopt_cli.passes.of_traced_loops.unroll_small.choices import CHECK, choices
+from scanopt_cli.passes.of_traced_loops.unroll_small.choices import choices
 from scanopt_cli.passes.of_traced_loops.unroll_small.linear_algebra import Found, of_matrices
 
 
@@ -266,7 +266,7 @@ def _write(op: Any, node: Apply, known: Unrolling) -> Found:
             others.discard(place)
     # What is read of the result may be entries that no index chooses.
     for place in others if checks else ():
-        flat[place] = CHECK(flat[place], *checks)
+        flat[place] = IN_BOUNDS(flat[place], *checks)
     return [flat.reshape(array.shape)]
 
 
