@@ -27,7 +27,7 @@ from scanopt_cli.cli.properties import (
 )
 from scanopt_cli.cli.results import print_result
 from scanopt_cli.cli.session import session
-from scanopt_cli.cli.targets import require_target
+from scanopt_cli.cli.targets import is_same_file, require_target
 
 
 def reduce(
@@ -62,7 +62,7 @@ def reduce(
     timeout: Timeout = 300.0,
     memory: Memory = 8.0,
     most: Annotated[
-        int | None, typer.Option("--most", min=1, help="The most graphs to try.")
+        int | None, typer.Option("--most", min=1, help="The most graphs to try in this call.")
     ] = None,
     repro: Repro = None,
     output_format: OutputFormat = Format.RICH,
@@ -71,7 +71,8 @@ def reduce(
 ) -> ExitCode:
     """Make a broken graph smaller while it stays broken, until nothing more can be taken away.
 
-    If it is interrupted, OUT is the smallest broken graph so far: reduce that to go on.
+    If it is interrupted, or has tried --most, OUT is the smallest broken graph so far, and
+    OUT.tried says what was tried: the same command goes on from there.
     """
     from scanopt_cli.culprits.reducing import reduce as reduce_graph
     from scanopt_cli.ir.graph import Graph
@@ -84,11 +85,16 @@ def reduce(
         require_target(repro, graph, force=False)
     wrong = property_of(mode, check, raises, rtol, runs, seed)
     limits = limits_of(timeout, memory)
+    # Once GRAPH is replaced, it is another one that is reduced.
+    tried = None if is_same_file(output, graph) else output.with_name(f"{output.name}.tried")
+    has_kept = False
     with plug_in_warnings():
         sequence = parse(passes)
 
     def keep(smaller: Graph) -> None:
+        nonlocal has_kept
         save(smaller, output, trust=trust)
+        has_kept = True
 
     with session(graph, trust=trust, allow_packages=allow_package) as work:
         loaded = work.load(graph, recorded=True)
@@ -100,15 +106,27 @@ def reduce(
                     wrong=wrong,
                     limits=limits,
                     most=most,
+                    tried=tried,
                     found=keep,
                     progress=show_progress,
                 )
             except KeyboardInterrupt:
-                if output.exists():
-                    tell(f"stopped; reduce {output} to go on")
+                tell(_stopped(output, tried, has_kept=has_kept))
                 raise
         keep(found.graph)
         print_result(output_format, "reduce", found, reduce_report(str(graph), str(output), found))
         if repro is not None:
             write_repro(found.graph, wrong, limits, repro)
+    if tried is not None and tried.exists():
+        tell(f"the same command goes on; {tried} has what was tried")
     return ExitCode.CLEAN
+
+
+def _stopped(output: Path, tried: Path | None, *, has_kept: bool) -> str:
+    """Return how an interrupted reduction goes on."""
+    smallest = f"; {output} is the smallest broken graph so far" if has_kept else ""
+    if tried is None:
+        return f"stopped{smallest}"
+    if not tried.exists():
+        return "stopped before a smaller graph was tried"
+    return f"stopped; the same command goes on{smallest or ', and found nothing smaller yet'}"

@@ -123,14 +123,14 @@ class _Search:
     def run(self, passes: Sequence[Pass]) -> tuple[Culprit, ...]:
         """Return the culprits: none, one of a pass, one of PyTensor's, or one of each."""
         start = self._twice(lambda: self._of(self.original), "the graph without any pass")
-        if start.state is State.UNKNOWN:
-            raise VerificationError(f"the graph cannot be evaluated: {start.why}")
         if self.wrong.mode is not None:
             alone = self._twice(
                 lambda: self._gated(self.original, None), "the graph that PyTensor compiles"
             )
             if alone.state is State.BROKEN and alone.mode is not None:
                 return (self._of_pytensor(self.original, alone),)
+        if start.state is State.UNKNOWN:
+            raise VerificationError(f"the graph cannot be evaluated: {start.why}")
         if start.state is State.BROKEN:
             raise VerificationError(
                 f"the graph has the property before any rewrite: {start.why}",
@@ -249,20 +249,28 @@ class _Search:
     # Of PyTensor
 
     def _of_pytensor(self, graph: Graph, end: Outcome) -> Culprit:
-        """Return which of PyTensor's rewrites is to blame for what the compiled graph shows."""
-        found = self._first(
-            end.n_rewrites,
-            end,
-            lambda k: self._gated(graph, k),
-            lambda k: f"rewrite {k} of PyTensor's {end.n_rewrites}",
-        )
+        """Return which of PyTensor's rewrites is to blame for what the compiled graph shows.
+
+        It is none of them if the mode's linker shows the same without any.
+        """
+        self._progress("looking at the graph without PyTensor's rewrites")
+        start = self._gated(graph, 0)
+        if start.state is State.BROKEN:
+            found = _Found(0, start, True)
+        else:
+            found = self._first(
+                end.n_rewrites,
+                end,
+                lambda k: self._gated(graph, k),
+                lambda k: f"rewrite {k} of PyTensor's {end.n_rewrites}",
+            )
         directory = self._runner.new_directory()
         # Once more, to keep the graphs around it.
         again = self._gated(graph, found.first, directory)
-        last = again.last or found.outcome.last
+        last = (again.last or found.outcome.last) if found.first else None
         return Culprit(
             maker=Maker.PYTENSOR,
-            name=last.rewriter if last is not None else "the linker",
+            name=last.rewriter if last is not None else "linker",
             number=found.first or None,
             of=end.n_rewrites,
             why=found.outcome.why,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +20,7 @@ from scanopt_cli.serialization.saving import save
 from scanopt_cli.verification.child_process import MEMORY
 from scanopt_cli.verification.child_record import AppliedRewrite
 from scanopt_cli.verification.modes import PLAIN
-from scanopt_cli.verification.result import Verdict
+from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict
 from scanopt_cli.verification.spawning import Gate
 from scanopt_cli.verification.verifying import Evaluation, evaluate
 
@@ -52,6 +52,9 @@ class Outcome:
         The mode that the graph must be compiled by to show it; ``None`` if it shows as it is.
     n_rewrites, last
         How many of PyTensor's rewrites were applied, and the last one, if they were counted.
+    kinds
+        What kinds of things were seen, such as other shapes, or errors of one class. A smaller
+        graph of none of these kinds is broken in another way.
     """
 
     state: State
@@ -59,6 +62,7 @@ class Outcome:
     mode: str | None = None
     n_rewrites: int = 0
     last: AppliedRewrite | None = None
+    kinds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -152,9 +156,13 @@ class ValuesDiffer(Property):
         )
         verdict = found.verification.verdict
         if verdict is Verdict.DIFFERS:
-            first = found.verification.differences[0]
-            return _outcome(found, State.BROKEN, f"{first.b} in place of {first.a}", first.mode)
-        if verdict is Verdict.COULD_NOT_RUN:
+            first, *_ = differences = found.verification.differences
+            why = f"{first.b} in place of {first.a}"
+            kinds = dict.fromkeys(map(_kind, differences))
+            return replace(_outcome(found, State.BROKEN, why, first.mode), kinds=tuple(kinds))
+        # What is infinite or NaN with PyTensor's rewrites as without them, is not broken by them.
+        is_compared = gate is not None and found.verification.runs > 0 and _has_compiled(found)
+        if verdict is Verdict.COULD_NOT_RUN and not is_compared:
             return _outcome(found, State.UNKNOWN, found.verification.reason or "", None)
         return _outcome(found, State.FINE, "values agree", None)
 
@@ -188,7 +196,10 @@ class CompilingRaises(Property):
             graph, graph, runs=1, modes=self.compiled_by, timeout=limits.timeout, gate=gate
         )
         if found.error is not None and self.error in found.error:
-            return _outcome(found, State.BROKEN, found.error, self.compiled_by)
+            kinds = (_class(found.error),)
+            return replace(
+                _outcome(found, State.BROKEN, found.error, self.compiled_by), kinds=kinds
+            )
         if found.rewritten is None:
             return _outcome(found, State.UNKNOWN, found.verification.reason or "", None)
         return _outcome(found, State.FINE, found.error or "it compiles", None)
@@ -251,6 +262,25 @@ def _words(command: str) -> list[str]:
             hint=f"as in 'python check.py {PLACE}'",
         )
     return words
+
+
+def _has_compiled(found: Evaluation) -> bool:
+    return found.rewritten is not None and found.error is None
+
+
+def _class(error: str) -> str:
+    """Return the class of an error that the worker tells of."""
+    return error.partition(":")[0]
+
+
+def _kind(difference: Difference) -> str:
+    """Return what kind of difference it is; of errors, by their class."""
+    match difference.kind:
+        case DifferenceKind.ONLY_A_RAISES:
+            return f"{difference.kind} {_class(difference.a)}"
+        case DifferenceKind.ONLY_B_RAISES | DifferenceKind.REWRITE_FAILS:
+            return f"{difference.kind} {_class(difference.b)}"
+    return str(difference.kind)
 
 
 def _outcome(found: Evaluation, state: State, why: str, mode: str | None) -> Outcome:

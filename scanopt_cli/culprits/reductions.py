@@ -19,6 +19,12 @@ from pytensor.tensor.basic import as_tensor_variable
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorConstant
 
+from scanopt_cli.culprits.smaller_inputs import (
+    Candidate,
+    plainer_values,
+    shorter_inputs,
+    size_of_inputs,
+)
 from scanopt_cli.ir.graph import Graph, copy_nodes, from_io, substituted
 from scanopt_cli.ir.inner_graphs import body_of, with_body
 from scanopt_cli.ir.scan_view import is_loop, view_of
@@ -26,8 +32,6 @@ from scanopt_cli.pipeline.driver import n_nodes
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 
-type Candidate = Callable[[], Graph | None]
-"""Makes a smaller graph; ``None`` if that cannot be."""
 type Reduction = Callable[[Graph], Iterator[Candidate]]
 
 _FEW_STEPS = (1, 2, 3)
@@ -38,7 +42,8 @@ _CLEANING = ("inline-ofg", "remove-unused", "inline-constants", "merge-equal", "
 def size(graph: Graph) -> tuple[int, ...]:
     """Return what a reduction makes smaller: nodes, inputs and outputs, values that are kept.
 
-    Steps count as well, where their number is known.
+    Steps and lengths of inputs count as well, where they are known; of values, how many there are,
+    how large those are that may count something, and how many are not 1.
     """
     fgraph = graph.fgraph
     steps = sum(
@@ -46,7 +51,8 @@ def size(graph: Graph) -> tuple[int, ...]:
         for node in fgraph.apply_nodes
         if is_loop(node)
     )
-    return n_nodes(fgraph), len(fgraph.inputs) + len(fgraph.outputs), steps, len(graph.recorded)
+    ends = len(fgraph.inputs) + len(fgraph.outputs)
+    return n_nodes(fgraph), ends, steps, len(graph.recorded), *size_of_inputs(graph)
 
 
 def fewer_outputs(graph: Graph) -> Iterator[Candidate]:
@@ -136,10 +142,12 @@ REDUCTIONS: tuple[Reduction, ...] = (
     fewer_recorded,
     steps_in_place_of_loops,
     fewer_steps,
+    shorter_inputs,
     cleaned,
     inputs_in_place_of_nodes,
     operands_in_place_of_nodes,
     smaller_bodies,
+    plainer_values,
 )
 """All ways, those that take most away first."""
 

@@ -2,7 +2,8 @@
 
 As LLVM's ``-opt-bisect-limit`` does with passes. A rewrite is the replacement that one node
 rewriter makes at one node, or all that a rewriter of whole graphs does in one run, without what
-others do inside of it. What a linker cannot do without is always applied, and not counted.
+others do inside of it; or that one of them raises an error, which ends the compilation. What a
+linker cannot do without is always applied, and not counted.
 """
 
 from __future__ import annotations
@@ -46,8 +47,10 @@ class RewriteGate:
         self.before: FunctionGraph | None = None
         self.after: FunctionGraph | None = None
         self._within: list[str] = []
-        # Of the node at hand: which rewriter has a replacement, and the graph before that.
+        # Of the node at hand: which rewriter has a replacement, and the graph before that; or which
+        # one raises an error.
         self._made_by: Any = None
+        self._raised_by: Any = None
         self._unchanged: FunctionGraph | None = None
 
     @property
@@ -66,7 +69,11 @@ class RewriteGate:
         """
 
         def transform(rewriter: Any, fgraph: FunctionGraph, *args: Any, **kwargs: Any) -> Any:
-            made = original(rewriter, fgraph, *args, **kwargs)
+            try:
+                made = original(rewriter, fgraph, *args, **kwargs)
+            except Exception:
+                self._raised_by = self._raised_by or rewriter
+                raise
             if made and self._made_by is None:
                 self._made_by, self._unchanged = rewriter, self._copied(fgraph)
             return made
@@ -84,13 +91,20 @@ class RewriteGate:
                 return original(holder, fgraph, node, rewriter, **kwargs)
             if self._is_closed:
                 return False
-            around = self._made_by, self._unchanged  # a rewriter may rewrite an inner graph
-            self._made_by = self._unchanged = None
-            done = original(holder, fgraph, node, rewriter, **kwargs)
+            # A rewriter may rewrite an inner graph.
+            around = self._made_by, self._unchanged, self._raised_by
+            self._made_by = self._unchanged = self._raised_by = None
+            text, count = str(node)[:_LONGEST], self.count
+            try:
+                done = original(holder, fgraph, node, rewriter, **kwargs)
+            except Exception:
+                if self.count == count:  # else one that ran inside of it has raised the error
+                    raised_by = self._raised_by or self._made_by or rewriter
+                    self._note(raised_by, None, self._copied(fgraph), text)
+                raise
             if done:
-                made_by = self._made_by or rewriter
-                self._note(made_by, fgraph, self._unchanged, str(node)[:_LONGEST])
-            self._made_by, self._unchanged = around
+                self._note(self._made_by or rewriter, fgraph, self._unchanged, text)
+            self._made_by, self._unchanged, self._raised_by = around
             return done
 
         return process_node
@@ -109,9 +123,15 @@ class RewriteGate:
             before = self._copied(fgraph)
             changes, count = _Changes(), self.count
             fgraph.attach_feature(changes)
-            with self._inside(rewriter):
-                result = original(rewriter, fgraph, *args, **kwargs)
-            fgraph.remove_feature(changes)
+            try:
+                with self._inside(rewriter):
+                    result = original(rewriter, fgraph, *args, **kwargs)
+            except Exception:
+                if self.count == count:
+                    self._note(rewriter, None, before, None)
+                raise
+            finally:
+                fgraph.remove_feature(changes)
             if changes.happened and self.count == count:
                 self._note(rewriter, fgraph, before, None)
             return result
@@ -128,8 +148,13 @@ class RewriteGate:
             del self._within[len(self._within) - bool(name) :]
 
     def _note(
-        self, rewriter: Any, fgraph: FunctionGraph, before: FunctionGraph | None, node: str | None
+        self,
+        rewriter: Any,
+        fgraph: FunctionGraph | None,
+        before: FunctionGraph | None,
+        node: str | None,
     ) -> None:
+        """Count a rewrite; there is no graph after one that raises an error."""
         self.count += 1
         name, within = _name(rewriter), tuple(self._within)
         positions: dict[str, float] = optdb.__position__
@@ -142,7 +167,7 @@ class RewriteGate:
             node,
         )
         if before is not None:
-            self.before, self.after = before, copy_nodes(fgraph)
+            self.before, self.after = before, None if fgraph is None else copy_nodes(fgraph)
 
     @staticmethod
     def _is_needed(rewriter: Any) -> bool:
