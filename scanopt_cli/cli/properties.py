@@ -58,7 +58,7 @@ Repro = Annotated[
         "--repro",
         metavar="FILE.py",
         help="Write the graph here as a script that shows what PyTensor compiles wrongly, without "
-        "scanopt.",
+        "scanopt; or one on which a pass fails, with it.",
     ),
 ]
 
@@ -74,6 +74,20 @@ def write_repro(graph: Graph, wrong: Property, limits: Limits, path: Path) -> No
     from scanopt_cli.culprits.repro import repro
 
     repro(graph, wrong, limits).save(path)
+    tell(f"wrote {path}")
+
+
+def write_pass_repro(graph: Graph, pipeline: str, why: str, path: Path) -> None:
+    """Write a graph on which a pass fails as a script, and say so.
+
+    Raises
+    ------
+    ScanoptError
+        If it cannot be written.
+    """
+    from scanopt_cli.culprits.repro import pass_repro
+
+    pass_repro(graph, pipeline, why).save(path)
     tell(f"wrote {path}")
 
 

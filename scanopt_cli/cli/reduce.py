@@ -23,6 +23,7 @@ from scanopt_cli.cli.properties import (
     Timeout,
     limits_of,
     property_of,
+    write_pass_repro,
     write_repro,
 )
 from scanopt_cli.cli.results import print_result
@@ -116,7 +117,10 @@ def reduce(
         keep(found.graph)
         print_result(output_format, "reduce", found, reduce_report(str(graph), str(output), found))
         if repro is not None:
-            write_repro(found.graph, wrong, limits, repro)
+            if found.is_failing:
+                write_pass_repro(found.graph, found.pipeline, found.why, repro)
+            else:
+                write_repro(found.graph, wrong, limits, repro)
     if tried is not None and tried.exists():
         tell(f"the same command goes on; {tried} has what was tried")
     return ExitCode.CLEAN

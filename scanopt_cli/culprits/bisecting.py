@@ -130,7 +130,8 @@ class _Search:
             if alone.state is State.BROKEN and alone.mode is not None:
                 return (self._of_pytensor(self.original, alone),)
         if start.state is State.UNKNOWN:
-            raise VerificationError(f"the graph cannot be evaluated: {start.why}")
+            hint = "look for an error of compilation" if "compile" in start.why else None
+            raise VerificationError(f"the graph cannot be evaluated: {start.why}", hint=hint)
         if start.state is State.BROKEN:
             raise VerificationError(
                 f"the graph has the property before any rewrite: {start.why}",
@@ -157,6 +158,9 @@ class _Search:
         names = ran.changed
         last = self._twice(lambda: self._of(ran.last), "the graph after all passes")
         if last.state is not State.BROKEN:
+            if ran.failure is None and ran.left is not None:
+                self._progress(f"running the passes up to an error: {ran.left}")
+                ran = self._runner.run(self.original, passes, strict=True)
             if ran.failure is None:
                 return None
             return self._failing(ran.last, _named(ran.begun, passes), ran.failure)
@@ -224,17 +228,26 @@ class _Search:
 
     def _failing(self, before: Graph, items: Sequence[Pass], failure: str) -> Culprit:
         """Return which rewrite of a pass raises an error, or ends its process."""
-        fails = (one for one in items if self._runner.once(before, one, None)[0] is None)
-        item = next(fails, None)
+
+        def run(item: Pass, limit: int | None) -> tuple[PassResult | None, str | None]:
+            return self._runner.once(before, item, limit, strict=True)
+
+        item = next((one for one in items if run(one, None)[0] is None), None)
         if item is None:
             raise VerificationError(f"the passes could not be run: {failure}")
 
         def probe(limit: int) -> Outcome:
-            made, why = self._runner.once(before, item, limit)
+            made, why = run(item, limit)
             return Outcome(State.FINE if made is not None else State.BROKEN, why or "")
 
         culprit = Culprit(
-            maker=Maker.SCANOPT, name=item.name, number=None, of=0, why=failure, before=before
+            maker=Maker.SCANOPT,
+            name=item.name,
+            number=None,
+            of=0,
+            why=failure,
+            failing=print_pipeline([item]),
+            before=before,
         )
         # The pass may not say how many rewrites it would do.
         most, end = 1, probe(1)

@@ -161,7 +161,7 @@ class ValuesDiffer(Property):
             kinds = dict.fromkeys(map(_kind, differences))
             return replace(_outcome(found, State.BROKEN, why, first.mode), kinds=tuple(kinds))
         # What is infinite or NaN with PyTensor's rewrites as without them, is not broken by them.
-        is_compared = gate is not None and found.verification.runs > 0 and _has_compiled(found)
+        is_compared = gate is not None and found.verification.runs > 0 and found.has_ended
         if verdict is Verdict.COULD_NOT_RUN and not is_compared:
             return _outcome(found, State.UNKNOWN, found.verification.reason or "", None)
         return _outcome(found, State.FINE, "values agree", None)
@@ -262,10 +262,6 @@ def _words(command: str) -> list[str]:
             hint=f"as in 'python check.py {PLACE}'",
         )
     return words
-
-
-def _has_compiled(found: Evaluation) -> bool:
-    return found.rewritten is not None and found.error is None
 
 
 def _class(error: str) -> str:

@@ -26,6 +26,9 @@ from scanopt_cli.pipeline.grammar import as_passes, print_pipeline
 from scanopt_cli.presentation import Presented
 from scanopt_cli.verification.spawning import Gate
 
+# How the kind of a failure of a pass begins.
+_FAILS = "pass "
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Reduced(Presented):
@@ -41,6 +44,8 @@ class Reduced(Presented):
         The passes after which it is wrong, ``none`` for none.
     why
         What was seen of it.
+    is_failing
+        Whether what is wrong is that a pass raises an error, or ends its process.
     before, after
         How many nodes the graph had, and has, bodies included.
     tried, kept
@@ -56,6 +61,7 @@ class Reduced(Presented):
     property: str
     pipeline: str
     why: str
+    is_failing: bool
     before: int
     after: int
     tried: int
@@ -140,6 +146,7 @@ def reduce(
         property=wrong.text,
         pipeline=pipeline,
         why=reducer.why,
+        is_failing=reducer.is_failing,
         before=n_nodes(start.fgraph),
         after=n_nodes(reducer.graph.fgraph),
         tried=reducer.tried,
@@ -179,6 +186,11 @@ class _Reducer:
         self._kinds: frozenset[str] = frozenset()
         # Whether the graph was found by a call before, and nobody was told of it in this one.
         self._is_untold = False
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether what is wrong is that a pass fails."""
+        return any(kind.startswith(_FAILS) for kind in self._kinds)
 
     @property
     def _is_spent(self) -> bool:
@@ -269,9 +281,13 @@ class _Reducer:
                     return self._wrong.gated(graph, graph, Gate(), self._limits)
                 return self._wrong.of(graph, graph, self._limits)
             ran = self._runner.run(graph, self._passes)
-            if ran.failure is not None:
-                kinds = (f"{ran.begun} fails",)
-                return Outcome(State.BROKEN, ran.failure, kinds=kinds)
-            return self._wrong.of(ran.last, graph, self._limits)
+            if ran.failing is None:
+                return self._wrong.of(ran.last, graph, self._limits)
+            if ran.failure is None:
+                outcome = self._wrong.of(ran.last, graph, self._limits)
+                if outcome.state is State.BROKEN:
+                    return outcome
+            why = ran.failure or str(ran.left)
+            return Outcome(State.BROKEN, why, kinds=(f"{_FAILS}{ran.failing}",))
         except ScanoptError as error:
             return Outcome(State.UNKNOWN, str(error))

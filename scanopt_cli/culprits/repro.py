@@ -1,4 +1,4 @@
-"""A broken graph as a script that shows what is wrong with PyTensor alone: for a bug report."""
+"""A broken graph as a script that fails, for a bug report: of PyTensor's alone, or of a pass."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from scanopt_cli.python_source.script import PythonScript
 from scanopt_cli.python_source.to_python import MODE, Ending, written
 from scanopt_cli.text import printable
 from scanopt_cli.verification.spawning import ARGUMENTS, Gate
+from scanopt_cli.version import __version__
 
 _MODES = {
     "default": "",
@@ -78,11 +79,30 @@ def repro(
                 fgraph=whole.fgraph, source=whole.source, recorded=(_arguments(directory, whole),)
             )
             script = written(called, Ending.COMPARES, code)
+    return _headed(script, f"{wrong.text}: {found.why}")
+
+
+def pass_repro(graph: GraphLike, pipeline: str, why: str) -> PythonScript:
+    """Return a graph on which a pass of scanopt's, or of a plug-in, fails, as a script that does.
+
+    It needs scanopt, and runs ``pipeline`` on the graph; ``why`` says what was seen.
+
+    Raises
+    ------
+    ScanoptError
+        If the graph cannot be written.
+    """
+    whole = as_graph(loaded_graph(graph))
+    plain = Graph(fgraph=whole.fgraph, source=whole.source)
+    script = written(plain, Ending.OPTIMIZES, pipeline)
+    return _headed(script, f"{pipeline} fails: {why}", f"scanopt {__version__}")
+
+
+def _headed(script: PythonScript, what: str, *more: str) -> PythonScript:
+    """Return a script with comments at its top: versions, and what is wrong."""
     python = platform.python_version()
-    head = [
-        f"PyTensor {pytensor.__version__}, NumPy {np.__version__}, Python {python}",
-        f"{wrong.text}: {found.why}"[:_LONGEST],
-    ]
+    versions = (*more, f"PyTensor {pytensor.__version__}", f"NumPy {np.__version__}")
+    head = [", ".join((*versions, f"Python {python}")), what[:_LONGEST]]
     comments = "".join(f"# {printable(' '.join(line.split()))}\n" for line in head)
     return PythonScript(
         text=comments + script.text, constants=script.constants, source=script.source

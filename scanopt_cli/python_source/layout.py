@@ -38,6 +38,7 @@ _LONGEST_NESTED = 44
 _LONGEST_CONSTANT = 60
 _LONGEST_TARGET = 70
 _INDENT = " " * 4
+_STANDARD = ("import json", "import os", "from pathlib import Path")
 
 
 class Globals:
@@ -91,7 +92,7 @@ class Globals:
 
     def import_lines(self) -> Iterator[str]:
         """Yield what the script imports: of the standard library, and then of others."""
-        own = [line for line in ("import json", "from pathlib import Path") if line in self.imports]
+        own = [line for line in _STANDARD if line in self.imports]
         yield from (*own, "") if own else ()
         yield from sorted(self.imports.keys() - own)
         for module, names in sorted(self.imported.items()):

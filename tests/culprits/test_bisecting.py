@@ -27,6 +27,7 @@ from scanopt_cli.errors import ScanoptError, VerificationError
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.grammar import parse
+from scanopt_cli.pipeline.registry import package_of
 from scanopt_cli.verification.spawning import Gate
 from support.faulty_passes import FAULTY, Crashing, Hungry, Inexact, Raising, SplitTanh
 from support.graph_building import scan
@@ -70,6 +71,18 @@ def test_a_faulty_pass(faulty: Pass) -> None:
         assert culprit.before is not None
         assert culprit.after is not None
         assert so.diff(culprit.before, culprit.after).changes
+
+
+def test_a_pass_that_raises_and_leaves_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`optimize` goes on after an error of one of scanopt's own passes; it is found as well."""
+    monkeypatch.delenv("SCANOPT_STRICT")
+    assert package_of(Raising()) is None
+    wrong, limits = PLAIN, Limits()
+    (culprit,) = bisect(graph_with_tanhs(), (Raising(),), wrong=wrong, limits=limits).culprits
+    assert (culprit.name, culprit.number, culprit.failing) == ("raising", FAULTY, "raising")
+    assert "TypeError" in culprit.why
+    assert culprit.before is not None
+    assert culprit.after is None
 
 
 @pytest.mark.deep
