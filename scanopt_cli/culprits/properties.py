@@ -8,10 +8,13 @@ from __future__ import annotations
 import shlex
 import subprocess
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import numpy as np
 
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.graph import Graph
@@ -21,13 +24,16 @@ from scanopt_cli.verification.child_process import MEMORY
 from scanopt_cli.verification.child_record import AppliedRewrite
 from scanopt_cli.verification.modes import PLAIN
 from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict
-from scanopt_cli.verification.spawning import Gate
+from scanopt_cli.verification.spawning import ARGUMENTS, Gate
 from scanopt_cli.verification.verifying import Evaluation, evaluate
 
 PLACE = "{}"
 """What stands for the path of a graph in a command."""
 # Exit codes of a shell for a command that it does not find or may not run.
 _NO_COMMAND = (126, 127)
+
+
+type Arguments = tuple[np.ndarray, ...]
 
 
 class State(StrEnum):
@@ -102,6 +108,13 @@ class Property(Presented, ABC):
         """Say whether a graph has the property after some of PyTensor's rewrites."""
         raise NotImplementedError
 
+    def shown(self, graph: Graph, limits: Limits) -> tuple[Outcome, Arguments | None]:
+        """Say whether a graph has the property once PyTensor has compiled it, and for what.
+
+        The arguments are ``None`` if it has it for none in particular, or they are no arrays.
+        """
+        return self.gated(graph, graph, Gate(), limits), None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ValuesDiffer(Property):
@@ -140,6 +153,14 @@ class ValuesDiffer(Property):
     def gated(self, graph: Graph, original: Graph, gate: Gate, limits: Limits) -> Outcome:
         """Compare the graph, after some of PyTensor's rewrites, with the original as it is."""
         return self._compared(graph, original, gate, limits)
+
+    def shown(self, graph: Graph, limits: Limits) -> tuple[Outcome, Arguments | None]:
+        """Compare a graph that PyTensor compiles with itself as it is."""
+        with TemporaryDirectory(prefix="scanopt-shown-") as name:
+            outcome = self.gated(graph, graph, Gate(None, Path(name)), limits)
+            with suppress(OSError), np.load(Path(name) / ARGUMENTS, allow_pickle=False) as arrays:
+                return outcome, tuple(arrays[key] for key in arrays.files)
+        return outcome, None
 
     def _compared(
         self, graph: Graph, original: Graph, gate: Gate | None, limits: Limits

@@ -9,12 +9,14 @@ error, does not.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
+
 from scanopt_cli.culprits.properties import Limits, Outcome, Property, State, ValuesDiffer
-from scanopt_cli.culprits.reductions import REDUCTIONS, Reduction, size
+from scanopt_cli.culprits.reductions import OF_ARGUMENTS, REDUCTIONS, Reduction, size
 from scanopt_cli.culprits.running import PassRunner
 from scanopt_cli.culprits.smaller_inputs import Candidate
 from scanopt_cli.culprits.tried import Tried, graph_key, reduction_key
@@ -211,7 +213,35 @@ class _Reducer:
         self.why, self._kinds = first.why, frozenset(first.kinds)
         while sum(self._by(reduction) for reduction in REDUCTIONS):  # each round tries all
             pass
+        if not self._passes and self._wrong.mode is not None:
+            self._reduce_arguments()
         return not self._is_spent
+
+    def _reduce_arguments(self) -> None:
+        """Let the arguments that show what is wrong be a recorded call, and make them smaller."""
+        if self._is_spent:
+            return
+        _, arguments = self._wrong.shown(self.graph, self._limits)
+        if not arguments:
+            return
+        shown = replace(self.graph, recorded=(arguments,))
+        self._progress("looking for smaller arguments")
+        self._outcome = self._shown  # type: ignore[method-assign]
+        if self._outcome(shown).state is State.BROKEN:
+            self.graph, self._is_untold = shown, True
+            while sum(self._by(reduction) for reduction in OF_ARGUMENTS):
+                pass
+            self._tell()
+
+    def _shown(self, graph: Graph) -> Outcome:
+        """Say whether a graph is broken for the arguments that are recorded."""
+        try:
+            outcome, arguments = self._wrong.shown(graph, self._limits)
+        except ScanoptError as error:
+            return Outcome(State.UNKNOWN, str(error))
+        (recorded,) = graph.recorded
+        is_shown = arguments is not None and all(map(np.array_equal, arguments, recorded))
+        return outcome if is_shown else replace(outcome, state=State.FINE)
 
     def _by(self, reduction: Reduction) -> bool:
         """Reduce the graph in one way as far as that goes; return whether it went anywhere."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import platform
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from dataclasses import replace
 
 import numpy as np
 import pytensor
@@ -21,7 +20,6 @@ from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, loaded_graph
 from scanopt_cli.python_source.script import PythonScript
 from scanopt_cli.python_source.to_python import MODE, Ending, written
 from scanopt_cli.text import printable
-from scanopt_cli.verification.spawning import ARGUMENTS, Gate
 from scanopt_cli.version import __version__
 
 _MODES = {
@@ -66,19 +64,17 @@ def repro(
             f"a script shows what PyTensor compiles wrongly, not that {wrong.text}",
             where=whole.source,
         )
-    with TemporaryDirectory(prefix="scanopt-repro-") as name:
-        directory = Path(name)
-        found = wrong.gated(whole, whole, Gate(None, directory), limits or Limits())
-        if found.state is not State.BROKEN or found.mode is None:
-            raise ScanoptError(f"PyTensor compiles it right: {found.why}", where=whole.source)
-        code = _MODES.get(mode, repr(mode))
-        if isinstance(wrong, CompilingRaises):
-            script = written(Graph(fgraph=whole.fgraph, source=whole.source), Ending.COMPILES, code)
-        else:
-            called = Graph(
-                fgraph=whole.fgraph, source=whole.source, recorded=(_arguments(directory, whole),)
-            )
-            script = written(called, Ending.COMPARES, code)
+    found, arguments = wrong.shown(whole, limits or Limits())
+    if found.state is not State.BROKEN or found.mode is None:
+        raise ScanoptError(f"PyTensor compiles it right: {found.why}", where=whole.source)
+    code = _MODES.get(mode, repr(mode))
+    plain = Graph(fgraph=whole.fgraph, source=whole.source)
+    if isinstance(wrong, CompilingRaises):
+        script = written(plain, Ending.COMPILES, code)
+    elif arguments is None:
+        raise ScanoptError("the arguments on which values differ are no arrays", where=whole.source)
+    else:
+        script = written(replace(plain, recorded=(arguments,)), Ending.COMPARES, code)
     return _headed(script, f"{wrong.text}: {found.why}")
 
 
@@ -107,14 +103,3 @@ def _headed(script: PythonScript, what: str, *more: str) -> PythonScript:
     return PythonScript(
         text=comments + script.text, constants=script.constants, source=script.source
     )
-
-
-def _arguments(directory: Path, graph: Graph) -> tuple[np.ndarray, ...]:
-    """Return the arguments on which values differ."""
-    try:
-        with np.load(directory / ARGUMENTS, allow_pickle=False) as arrays:
-            return tuple(arrays[name] for name in arrays.files)
-    except OSError:
-        raise ScanoptError(
-            "the arguments on which values differ are no arrays", where=graph.source
-        ) from None

@@ -22,7 +22,7 @@ from scanopt_cli.python_source.constants import GENERATOR, GENERATOR_SOURCE
 from scanopt_cli.python_source.definitions import Function
 from scanopt_cli.python_source.names import Names
 from scanopt_cli.python_source.planning import Plan, Step, stands_bare
-from scanopt_cli.python_source.wrapping import wrapped
+from scanopt_cli.python_source.wrapping import WIDTH, joined, wrapped
 
 _MODULES = {
     "numpy": ("np", "import numpy as np"),
@@ -180,7 +180,9 @@ class Block:
 
 
 def statement(text: str) -> list[str]:
-    """Return a statement in lines that are not too long."""
+    """Return a statement in lines that are not too long; in one, if it fits."""
+    if "\n" in text and len(joined(text)) + len(_INDENT) <= WIDTH:
+        return [joined(text)]
     return [part for line in text.split("\n") for part in wrapped(line)]
 
 

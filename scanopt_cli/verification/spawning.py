@@ -35,7 +35,7 @@ from scanopt_cli.verification.modes import WITHOUT_C
 REQUEST = "request.pkl"
 RECORD = "record.jsonl"
 ARGUMENTS = "arguments.npz"
-"""The arguments of a run in which values differ, beside the graphs around a rewrite."""
+"""The arguments of the first run in which values differ, beside the graphs around a rewrite."""
 _STDERR = "stderr.txt"
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from importlib import import_module; "
