@@ -26,7 +26,8 @@ Check = Annotated[
     str | None,
     typer.Option(
         metavar="COMMAND",
-        help="Run this on the graph, {} being its path: it is broken if this fails.",
+        help="Run this on the graph, {} being its path: it is broken if this fails. For what "
+        "passes do: PyTensor's rewrites inside of the command are not counted.",
     ),
 ]
 Raises = Annotated[

@@ -29,6 +29,7 @@ from scanopt_cli.cli.properties import (
 from scanopt_cli.cli.results import print_result
 from scanopt_cli.cli.session import session
 from scanopt_cli.cli.targets import is_same_file, require_target
+from scanopt_cli.errors import ScanoptError
 
 
 def reduce(
@@ -55,6 +56,14 @@ def reduce(
         ),
     ] = "none",
     mode: Mode = "default",
+    rewriter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The rewriter of PyTensor's to blame, as `bisect` names it: a smaller graph must "
+            "be right without it.",
+        ),
+    ] = None,
     check: Check = None,
     raises: Raises = None,
     rtol: Rtol = None,
@@ -81,6 +90,12 @@ def reduce(
     from scanopt_cli.reports.reduce_report import reduce_report
     from scanopt_cli.serialization.saving import save
 
+    if rewriter is not None and (passes != "none" or check is not None):
+        raise ScanoptError(
+            "is for what PyTensor compiles wrongly",
+            where="--rewriter",
+            hint="leave it out, or --check and -p",
+        )
     require_target(output, graph, force=force)
     if repro is not None:
         require_target(repro, graph, force=False)
@@ -106,6 +121,7 @@ def reduce(
                     sequence,
                     wrong=wrong,
                     limits=limits,
+                    rewriter=rewriter,
                     most=most,
                     tried=tried,
                     found=keep,

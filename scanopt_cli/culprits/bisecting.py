@@ -135,7 +135,7 @@ class _Search:
         if start.state is State.BROKEN:
             raise VerificationError(
                 f"the graph has the property before any rewrite: {start.why}",
-                hint="nothing is to be found between it and itself",
+                hint=self.wrong.hint or "nothing is to be found between it and itself",
             )
         if not passes:
             return ()

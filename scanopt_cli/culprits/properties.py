@@ -95,6 +95,11 @@ class Property(Presented, ABC):
     def text(self) -> str:
         """The property in a few words."""
 
+    @property
+    def hint(self) -> str | None:
+        """What to do if a graph has the property before any rewrite."""
+        return None
+
     @abstractmethod
     def of(self, graph: Graph, original: Graph, limits: Limits) -> Outcome:
         """Say whether a graph has the property; ``original`` is the one that it was made from."""
@@ -228,7 +233,12 @@ class CompilingRaises(Property):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CommandFails(Property):
-    """A command ends with another exit code than 0; ``{}`` in it is the path of a graph."""
+    """A command ends with another exit code than 0; ``{}`` in it is the path of a graph.
+
+    What the command compiles, PyTensor rewrites in a process of the command's, in which nothing is
+    counted: a graph of which some rewrites are applied already would be rewritten again. So these
+    rewrites cannot be told apart by a command; values and errors of compilation tell them apart.
+    """
 
     command: str
 
@@ -236,6 +246,14 @@ class CommandFails(Property):
     def text(self) -> str:
         """The property in a few words."""
         return f"`{self.command}` fails"
+
+    @property
+    def hint(self) -> str:
+        """What else may find one of PyTensor's rewrites."""
+        return (
+            "PyTensor's rewrites in a command cannot be counted: look for other values, which is "
+            "the default, or for an error of compilation, --raises"
+        )
 
     def of(self, graph: Graph, original: Graph, limits: Limits) -> Outcome:
         """Run the command on the graph, without a shell.

@@ -78,6 +78,7 @@ def reduce(
     *,
     wrong: Property | None = None,
     limits: Limits | None = None,
+    rewriter: str | None = None,
     most: int | None = None,
     tried: Path | None = None,
     found: Callable[[Graph], None] | None = None,
@@ -103,6 +104,9 @@ def reduce(
         The property, as in `bisect`.
     limits
         Bounds of each evaluation and of each run of passes.
+    rewriter
+        A rewriter of PyTensor's, as `bisect` names it: a smaller graph must be right without it. So
+        it does not become one that another rewriter breaks.
     most
         The most graphs to try, beside those that were tried in calls before.
     tried
@@ -127,7 +131,7 @@ def reduce(
     start = as_graph(loaded_graph(graph))
     wrong, limits = wrong or ValuesDiffer(), limits or Limits()
     pipeline = print_pipeline(sequence) if sequence else "none"
-    outcomes = Tried(tried, reduction_key(start, pipeline, wrong, limits))
+    outcomes = Tried(tried, reduction_key(start, pipeline, wrong, limits, rewriter))
     with TemporaryDirectory(prefix="scanopt-reduce-") as name:
         reducer = _Reducer(
             start,
@@ -135,6 +139,7 @@ def reduce(
             wrong,
             limits,
             Path(name),
+            rewriter,
             outcomes,
             most,
             found or (lambda _: None),
@@ -168,6 +173,7 @@ class _Reducer:
         wrong: Property,
         limits: Limits,
         directory: Path,
+        rewriter: str | None,
         outcomes: Tried,
         most: int | None,
         found: Callable[[Graph], None],
@@ -180,6 +186,7 @@ class _Reducer:
         self._passes = passes
         self._limits = limits
         self._runner = PassRunner(directory, limits)
+        self._rewriter = rewriter
         self._outcomes = outcomes
         self._most = most
         self._found = found
@@ -233,6 +240,15 @@ class _Reducer:
                 pass
             self._tell()
 
+    def _by_rewriter(self, graph: Graph, outcome: Outcome) -> Outcome:
+        """Return an outcome, which is no fault if it is the same without the rewriter to blame."""
+        if self._rewriter is None or outcome.state is not State.BROKEN:
+            return outcome
+        without = self._wrong.gated(graph, graph, Gate(without=self._rewriter), self._limits)
+        if without.state is State.FINE:
+            return outcome
+        return Outcome(State.FINE, f"without {self._rewriter}, {without.why}")
+
     def _shown(self, graph: Graph) -> Outcome:
         """Say whether a graph is broken for the arguments that are recorded."""
         try:
@@ -240,6 +256,7 @@ class _Reducer:
         except ScanoptError as error:
             return Outcome(State.UNKNOWN, str(error))
         (recorded,) = graph.recorded
+        outcome = self._by_rewriter(graph, outcome)
         is_shown = arguments is not None and all(map(np.array_equal, arguments, recorded))
         return outcome if is_shown else replace(outcome, state=State.FINE)
 
@@ -308,7 +325,8 @@ class _Reducer:
         try:
             if not self._passes:
                 if self._wrong.mode is not None:
-                    return self._wrong.gated(graph, graph, Gate(), self._limits)
+                    outcome = self._wrong.gated(graph, graph, Gate(), self._limits)
+                    return self._by_rewriter(graph, outcome)
                 return self._wrong.of(graph, graph, self._limits)
             ran = self._runner.run(graph, self._passes)
             if ran.failing is None:

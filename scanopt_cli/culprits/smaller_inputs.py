@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,13 +22,28 @@ type Candidate = Callable[[], Graph | None]
 _SHORT = (1, 2, 3)
 
 
-def size_of_inputs(graph: Graph) -> tuple[int, int, int]:
-    """Return the known lengths of inputs, the entries and counts of values, and what is not 1."""
+def size_of_inputs(graph: Graph) -> tuple[int, ...]:
+    """Return the known lengths of inputs, the entries and counts of values, and how odd these are.
+
+    An entry that is no whole number is odder than one that is not 1.
+    """
     lengths = sum(n for v in graph.fgraph.inputs for n in _shape(v) if n is not None)
     arrays = [value for call in graph.recorded for value in call if _is_number(value)]
     counts = sum(abs(int(value)) for value in arrays if _is_count(value))
-    unlike = sum(int(np.sum(np.not_equal(value, 1))) for value in arrays)
-    return lengths, sum(int(np.size(value)) for value in arrays) + counts, unlike
+    entries = sum(int(np.size(value)) for value in arrays) + counts
+    return lengths, entries, _number_of(arrays, _is_odd), _number_of(arrays, _is_not_one)
+
+
+def _number_of(arrays: Sequence[Any], test: Callable[[Any], Any]) -> int:
+    return sum(int(np.sum(test(value))) for value in arrays)
+
+
+def _is_odd(value: Any) -> Any:
+    return np.not_equal(np.rint(value), value) if value.dtype.kind in "fc" else np.zeros(())
+
+
+def _is_not_one(value: Any) -> Any:
+    return np.not_equal(value, 1)
 
 
 def shorter_inputs(graph: Graph) -> Iterator[Candidate]:
@@ -51,12 +66,21 @@ def shorter_inputs(graph: Graph) -> Iterator[Candidate]:
 
 
 def plainer_values(graph: Graph) -> Iterator[Candidate]:
-    """Let all entries of a recorded value be 1."""
+    """Let all entries of a recorded value be 1; or 1, 2, 3 and so on; or whole numbers."""
     for number, call in enumerate(graph.recorded):
         for place, value in enumerate(call):
-            if _is_number(value) and not np.all(np.equal(value, 1)):
-                ones = np.ones_like(value)
-                yield partial(_with_call, graph, number, (*call[:place], ones, *call[place + 1 :]))
+            if _is_number(value) and np.any(_is_not_one(value)):
+                counted = np.arange(1, np.size(value) + 1).reshape(np.shape(value))
+                for other in (np.ones_like(value), counted.astype(value.dtype), _whole(value)):
+                    after = (*call[:place], other, *call[place + 1 :])
+                    yield partial(_with_call, graph, number, after)
+
+
+def _whole(value: Any) -> Any:
+    """Return the whole numbers that are next to those of a value, farther from zero."""
+    if value.dtype.kind != "f":
+        return value
+    return np.asarray(np.copysign(np.ceil(np.abs(value)), value), value.dtype)
 
 
 def _with_call(graph: Graph, number: int, call: tuple[Any, ...]) -> Graph:

@@ -36,14 +36,22 @@ def graph_key(graph: Graph) -> str:
     return _hashed([digest(graph), size(graph), values])
 
 
-def reduction_key(graph: Graph, pipeline: str, wrong: Property, limits: Limits) -> str:
+def reduction_key(
+    graph: Graph, pipeline: str, wrong: Property, limits: Limits, rewriter: str | None
+) -> str:
     """Return what tells a reduction from others, whose outcomes may be others."""
     details: dict[str, Any] = asdict(wrong) if is_dataclass(wrong) else {}
     flags = os.environ.get("PYTENSOR_FLAGS", "")
     versions = __version__, pytensor.__version__, np.__version__
     kind = type(wrong).__name__
     return _hashed(
-        [graph_key(graph), pipeline, kind, wrong.text, details, asdict(limits), flags, versions]
+        [
+            graph_key(graph),
+            [pipeline, rewriter],
+            [kind, wrong.text, details],
+            asdict(limits),
+            [flags, versions],
+        ]
     )
 
 

@@ -183,7 +183,11 @@ def statement(text: str) -> list[str]:
     """Return a statement in lines that are not too long; in one, if it fits."""
     if "\n" in text and len(joined(text)) + len(_INDENT) <= WIDTH:
         return [joined(text)]
-    return [part for line in text.split("\n") for part in wrapped(line)]
+    return [
+        part
+        for line in text.split("\n")
+        for part in wrapped(line.lstrip(), line[: len(line) - len(line.lstrip())])
+    ]
 
 
 def function_lines(function: Function, scope: Globals) -> list[str]:

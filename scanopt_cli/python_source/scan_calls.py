@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.basic import AllocEmpty
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
@@ -96,9 +97,27 @@ def taken_by_call(node: Apply) -> list[Variable] | None:
         parts = [_initial(slot) for slot in view.outputs()]
     except _NotOfThatFormError:
         return None
+    if not all(_is_as_long(slot, view.n_steps) for slot in view.slots):
+        return None
     initial = (operand.variable for part in parts for operand in _read(part))
     constants = (slot.outer_input for slot in view.of_kind(SlotKind.NON_SEQ))
     return [view.n_steps, *(found.source for found in sequences), *initial, *constants]
+
+
+def _is_as_long(slot: Slot, n_steps: Variable) -> bool:
+    """Whether a sequence, or a buffer, is made for so many steps."""
+    if slot.kind is SlotKind.SEQ:
+        length = _sliced(slot.outer_input).inputs[1]
+    elif slot.kind is SlotKind.NIT_SOT:
+        length = slot.outer_input
+    elif slot.kind in AFTER_START:
+        length = _owner(_owner(slot.outer_input, IncSubtensor).inputs[0], AllocEmpty).inputs[0]
+    else:
+        return True
+    steps = number(n_steps)
+    return any(
+        v is n_steps or (steps is not None and number(v) == steps) for v in ancestors([length])
+    )
 
 
 def _options(view: ScanView, sequences: Sequence[_Sequence]) -> dict[str, Part]:

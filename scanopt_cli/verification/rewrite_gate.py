@@ -39,8 +39,11 @@ class RewriteGate:
     The graphs around the rewrite at which the gate closes are kept if that is asked.
     """
 
-    def __init__(self, most: int | None, *, keeps_graphs: bool = False) -> None:
+    def __init__(
+        self, most: int | None, without: str | None = None, *, keeps_graphs: bool = False
+    ) -> None:
         self._most = most
+        self._without = without
         self._keeps_graphs = keeps_graphs
         self.count = 0
         self.last: AppliedRewrite | None = None
@@ -69,6 +72,8 @@ class RewriteGate:
         """
 
         def transform(rewriter: Any, fgraph: FunctionGraph, *args: Any, **kwargs: Any) -> Any:
+            if _name(rewriter) == self._without:
+                return False
             try:
                 made = original(rewriter, fgraph, *args, **kwargs)
             except Exception:
@@ -116,7 +121,7 @@ class RewriteGate:
             if isinstance(rewriter, _HOLDERS) or self._is_needed(rewriter):
                 with self._inside(rewriter):
                     return original(rewriter, fgraph, *args, **kwargs)
-            if self._is_closed:
+            if self._is_closed or _name(rewriter) == self._without:
                 empty = FunctionGraph([], [])  # of which it returns what its caller expects
                 rewriter.add_requirements(empty)
                 return original(rewriter, empty, *args, **kwargs)
@@ -216,9 +221,14 @@ def _methods(base: type[Any], name: str, wrap: Any) -> list[_Method]:
 
 
 @contextmanager
-def rewrite_gate(most: int | None = None, *, keeps_graphs: bool = False) -> Iterator[RewriteGate]:
-    """Let PyTensor apply no more than ``most`` rewrites inside of the block, and count them."""
-    gate = RewriteGate(most, keeps_graphs=keeps_graphs)
+def rewrite_gate(
+    most: int | None = None, without: str | None = None, *, keeps_graphs: bool = False
+) -> Iterator[RewriteGate]:
+    """Let PyTensor apply no more than ``most`` rewrites inside of the block, and count them.
+
+    Those of the rewriter ``without`` are left out.
+    """
+    gate = RewriteGate(most, without, keeps_graphs=keeps_graphs)
     patched = [
         (NodeProcessingGraphRewriter, "process_node", gate.process_node),
         *_methods(NodeRewriter, "transform", gate.note_transform),

@@ -112,11 +112,13 @@ class Request:
 class Gate:
     """How many of PyTensor's rewrites are applied, and where the graphs around the last go.
 
-    ``most`` is ``None`` for all of them. Without a directory, the graphs are not kept.
+    ``most`` is ``None`` for all of them. Without a directory, the graphs are not kept. Those of the
+    rewriter ``without`` are left out.
     """
 
     most: int | None = None
     directory: Path | None = None
+    without: str | None = None
 
 
 def tables(*graphs: Graph) -> tuple[dict[str, Any], ...]:

@@ -161,7 +161,8 @@ class CompiledPair:
         if gate is None or side == 0:
             yield
             return
-        with rewrite_gate(gate.most, keeps_graphs=gate.directory is not None) as counted:
+        keeps_graphs = gate.directory is not None
+        with rewrite_gate(gate.most, gate.without, keeps_graphs=keeps_graphs) as counted:
             yield
         made = self._functions[side]
         error = error_text(made) if isinstance(made, Exception) else None

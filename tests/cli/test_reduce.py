@@ -126,6 +126,8 @@ def test_the_same_command_goes_on(
         (["--check", "true"], "the graph is not broken: --check: 'true' has no {}"),
         (["--check", "true {}", "--raises", ""], "are two properties"),
         (["-p", "no-such-pass"], "no-such-pass"),
+        (["--rewriter", "fusion", "--check", "true {}"], "--rewriter: is for what PyTensor"),
+        (["--rewriter", "fusion", "-p", "default"], "--rewriter: is for what PyTensor"),
     ],
 )
 def test_nothing_is_written(

@@ -201,7 +201,25 @@ def test_shorter_inputs() -> None:
     found = reduce(long_inputs(), wrong=_Long("Cos"))
     assert [v.type.shape for v in found.graph.inputs] == [(2,), (2,)]
     assert [value.tolist() for value in found.graph.recorded[0]] == [[1, 1], [1, 1]]
-    assert size(found.graph)[-3:] == (4, 4, 0)
+    assert size(found.graph)[-4:] == (4, 4, 0, 0)
+
+
+def test_whole_numbers() -> None:
+    """Ones are not broken, nor is a number alone; 1 and 2 are."""
+
+    class _Rising(Has):
+        def of(self, graph: Graph, original: Graph, limits: Limits) -> Outcome:
+            values = [value for call in graph.recorded for value in call]
+            if not any(np.size(value) > 1 and np.all(np.diff(value) > 0) for value in values):
+                return Outcome(State.FINE)
+            return super().of(graph, original, limits)
+
+    v = pt.dvector("v")
+    for values in ([0.25, 0.5, 1.75], [-1.5, 0.25]):
+        graph = from_io([v], [pt.cos(v)])
+        graph = Graph(fgraph=graph.fgraph, recorded=((np.array(values),),))
+        ((kept,),) = reduce(graph, wrong=_Rising("Cos")).graph.recorded
+        assert kept.tolist() == [1.0, 2.0]
 
 
 def test_lengths_that_a_body_has_too() -> None:
@@ -261,6 +279,34 @@ def test_a_bug_of_pytensor(build: Callable[[], Graph]) -> None:
     found = reduce(build(), wrong=ValuesDiffer(compiled_by="vm"))
     assert found.after <= 6
     assert {str(node.op) for node in walk(found.graph.fgraph)} >= {"Add", "Sub"}
+
+
+@pytest.mark.usefixtures("evaluated_here")
+def test_only_what_one_rewriter_breaks() -> None:
+    """What shows it is recorded. Where another one breaks the graph as well, it is said."""
+    x, v = pt.dscalar("x"), pt.dvector("v")
+    is_large = pt.gt(abs(x), 0.001)
+    booleans = (1 - is_large) + (1 - is_large)
+    reversed_row = pt.specify_shape(v, (5,))[:-2:-1].sum()
+    wrong = ValuesDiffer(compiled_by="vm", runs=1)
+    found = reduce(from_io([x, v], [booleans + v[0]]), wrong=wrong, rewriter="local_add_canonizer")
+    ((value,),) = found.graph.recorded
+    assert value == 1
+    assert found.after <= 3
+    with pytest.raises(VerificationError, match="is not broken: without local_add_canonizer"):
+        reduce(
+            from_io([x, v], [booleans, reversed_row]), wrong=wrong, rewriter="local_add_canonizer"
+        )
+
+
+@pytest.mark.usefixtures("evaluated_here")
+def test_twin_a_rewriter_that_is_not_to_blame() -> None:
+    x = pt.dscalar("x")
+    is_large = pt.gt(abs(x), 0.001)
+    graph = from_io([x], [(1 - is_large) + (1 - is_large)])
+    wrong = ValuesDiffer(compiled_by="vm", runs=1)
+    with pytest.raises(VerificationError, match="is not broken: without local_exp_log, 1 in place"):
+        reduce(graph, wrong=wrong, rewriter="local_exp_log")
 
 
 def test_what_is_not_broken() -> None:
