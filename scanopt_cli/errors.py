@@ -50,6 +50,10 @@ class PassError(ScanoptError):
     """A pass or the text of a pipeline is invalid, or a pass broke its contract."""
 
 
+class PassFailedError(PassError):
+    """A pass raised an error, or broke the graph."""
+
+
 class PlugInWarning(UserWarning):
     """A package is said to add a pass and does not."""
 

@@ -31,6 +31,7 @@ from scanopt_cli.cli.properties import (
     Timeout,
     limits_of,
     property_of,
+    write_pass_repro,
     write_repro,
 )
 from scanopt_cli.cli.results import print_result
@@ -114,12 +115,20 @@ def bisect(
 def _write_repro(
     graph: Graph, found: Bisection, wrong: Property, limits: Limits, path: Path
 ) -> None:
-    """Write what PyTensor compiles wrongly: the graph, or what a pass has made of it."""
+    """Write what PyTensor compiles wrongly: the graph, or what a pass has made of it.
+
+    Or the graph on which a pass fails.
+    """
     from scanopt_cli.culprits.culprit import Maker
 
+    for culprit in found.culprits:
+        if culprit.failing is not None:
+            assert culprit.before is not None  # a pass fails on a graph
+            write_pass_repro(culprit.before, culprit.failing, culprit.why, path)
+            return
     if not any(culprit.maker is Maker.PYTENSOR for culprit in found.culprits):
         raise ScanoptError(
-            "is for what PyTensor compiles wrongly, and no rewrite of its is to blame",
+            "is for what PyTensor compiles wrongly, and for passes that fail; neither is to blame",
             where="--repro",
         )
     passes = [culprit for culprit in found.culprits if culprit.maker is Maker.SCANOPT]

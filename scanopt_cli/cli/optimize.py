@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -28,13 +29,14 @@ from scanopt_cli.cli.options import (
 from scanopt_cli.cli.results import print_blocks, print_json, print_to_stderr
 from scanopt_cli.cli.session import session
 from scanopt_cli.cli.targets import targets, write
-from scanopt_cli.errors import ScanoptError
+from scanopt_cli.errors import PassFailedError, ScanoptError
 from scanopt_cli.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scanopt_cli.ir.graph import Graph
+    from scanopt_cli.pipeline.contract import Pass
     from scanopt_cli.pipeline.optimizing import OptimizeResult
     from scanopt_cli.reports.document import Block
     from scanopt_cli.rules.graph_checking import CheckResult
@@ -149,15 +151,16 @@ def optimize(
                         depth=depth,
                         lines=lines,
                     )
-                result = optimize_graph(
-                    graph,
-                    sequence,
-                    verify=verify,
-                    modes=mode or DEFAULT,
-                    limit=limit,
-                    watch=watch,
-                    progress=show_progress,
-                )
+                with _how_to_report(path, sequence):
+                    result = optimize_graph(
+                        graph,
+                        sequence,
+                        verify=verify,
+                        modes=mode or DEFAULT,
+                        limit=limit,
+                        watch=watch,
+                        progress=show_progress,
+                    )
                 findings_left[path] = check_graph(result.graph)
                 if gate is not None:
                     gate_findings[path] = gate.check(graph, path)
@@ -251,10 +254,32 @@ def _print_warnings(path: Path, result: OptimizeResult, limit: int | None) -> No
 
     for remark in result.warnings:
         tell(f"warning: {path}: {remark.scan}: {text_of(remark)}")
-    for remark in failures(result.passes):
+    failed = failures(result.passes)
+    for remark in failed:
         tell(f"warning: {path}: {text_of(remark)} (pass {remark.pass_name}, {remark.scan})")
+    if failed:
+        tell(f"to report it, a script: {_reporting(path, result.pipeline)}")
     if limit is not None and sum(run.rewrites for run in result.passes) >= limit:
         tell(f"stopped after {plural(limit, 'rewrite')}, as --limit says")
+
+
+@contextmanager
+def _how_to_report(path: Path, passes: Sequence[Pass]) -> Iterator[None]:
+    """Let the error of a pass that ends the work say how to report it."""
+    from scanopt_cli.pipeline.grammar import print_pipeline
+
+    try:
+        yield
+    except PassFailedError as error:
+        how = f"a script that shows it: {_reporting(path, print_pipeline(passes))}"
+        error.hint = f"{error.hint}; {how}" if error.hint else how
+        raise
+
+
+def _reporting(path: Path, pipeline: str) -> str:
+    """Return the command that finds the rewrite and writes a script on which the pass fails."""
+    words = ["scanopt", "bisect", str(path), "-p", pipeline, "--mode", "plain", "--repro", "bug.py"]
+    return join(words)
 
 
 def _write_if_verified(

@@ -29,7 +29,8 @@ Check = Annotated[
     str | None,
     typer.Option(
         metavar="COMMAND",
-        help="Run this on the graph, {} being its path: it is broken if this fails.",
+        help="Run this on the graph, {} being its path: it is broken if this fails. For what "
+        "passes do: PyTensor's rewrites inside of the command are not counted.",
     ),
 ]
 Raises = Annotated[
@@ -77,7 +78,7 @@ Repro = Annotated[
         "--repro",
         metavar="FILE.py",
         help="Write the graph here as a script that shows what PyTensor compiles wrongly, without "
-        "scanopt.",
+        "scanopt; or one on which a pass fails, with it.",
     ),
 ]
 
@@ -93,6 +94,20 @@ def write_repro(graph: Graph, wrong: Property, limits: Limits, path: Path) -> No
     from scanopt_cli.culprits.repro import repro
 
     repro(graph, wrong, limits).save(path)
+    tell(f"wrote {path}")
+
+
+def write_pass_repro(graph: Graph, pipeline: str, why: str, path: Path) -> None:
+    """Write a graph on which a pass fails as a script, and say so.
+
+    Raises
+    ------
+    ScanoptError
+        If it cannot be written.
+    """
+    from scanopt_cli.culprits.repro import pass_repro
+
+    pass_repro(graph, pipeline, why).save(path)
     tell(f"wrote {path}")
 
 

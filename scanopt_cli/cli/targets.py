@@ -31,7 +31,7 @@ def require_target(target: Path, graph: Path, *, force: bool, option: str = "-o"
         raise ScanoptError(
             "there is no such directory", where=f"{option} {target}", hint="create it first"
         )
-    if _is_same_file(target, graph) and not force:
+    if is_same_file(target, graph) and not force:
         hint = "write elsewhere" + (", or replace it by --force" if option == "-o" else "")
         raise ScanoptError("would be overwritten", where=str(graph), hint=hint)
 
@@ -58,10 +58,10 @@ def targets(graphs: Sequence[Path], output: Path, *, force: bool) -> dict[Path, 
         return {graphs[0]: output}
     found = {graph: output / name for graph, name in _names(graphs).items()}
     for graph, target in found.items():
-        overwritten = next((path for path in graphs if _is_same_file(target, path)), None)
-        if overwritten is not None and not (force and _is_same_file(graph, overwritten)):
+        overwritten = next((path for path in graphs if is_same_file(target, path)), None)
+        if overwritten is not None and not (force and is_same_file(graph, overwritten)):
             hint = f"give another directory than {output}"
-            if _is_same_file(graph, overwritten):
+            if is_same_file(graph, overwritten):
                 hint += ", or replace it by --force"
             raise ScanoptError("would be overwritten", where=str(overwritten), hint=hint)
     return found
@@ -98,7 +98,8 @@ def _names(graphs: Sequence[Path]) -> dict[Path, Path]:
     }
 
 
-def _is_same_file(one: Path, other: Path) -> bool:
+def is_same_file(one: Path, other: Path) -> bool:
+    """Whether two paths are of one file that exists."""
     try:
         return one.samefile(other)
     except OSError:  # one of them does not exist

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from shlex import join
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scanopt_cli.cli.console import status
+from scanopt_cli.cli.console import status, tell
 from scanopt_cli.cli.exits import ExitCode, code_of
 from scanopt_cli.cli.options import (
     AllowPackages,
@@ -19,6 +20,9 @@ from scanopt_cli.cli.options import (
 )
 from scanopt_cli.cli.results import print_result
 from scanopt_cli.cli.session import session
+
+if TYPE_CHECKING:
+    from scanopt_cli.verification.result import Verification
 
 
 def verify(
@@ -39,7 +43,8 @@ def verify(
 ) -> ExitCode:
     """Evaluate both graphs on the same inputs, in a child process, and compare the values.
 
-    Both are evaluated as they are; then the second is compiled as well, see --mode.
+    Both are evaluated as they are; then the second is compiled as well, see --mode. If they differ,
+    the command that finds the step, or the rewrite, is told.
     """
     from scanopt_cli.reports.verify_report import verify_report
     from scanopt_cli.verification.modes import DEFAULT
@@ -58,4 +63,26 @@ def verify(
                 progress=show_progress,
             )
     print_result(output_format, "verify", found, verify_report(found))
+    command = _finding_the_place(a, b, found, seed)
+    if command is not None:
+        tell(f"where they begin to differ: {join(command)}")
     return code_of(found.verdict)
+
+
+def _finding_the_place(a: Path, b: Path, found: Verification, seed: int) -> list[str] | None:
+    """Return the command that finds the place at which values differ, if there is one.
+
+    Loops that differ as they are in the first run, whose arguments `trace` takes, begin to differ
+    in a step of these; what differs compiled, after a rewrite of PyTensor's.
+    """
+    from scanopt_cli.verification.result import DifferenceKind
+
+    values = [item for item in found.differences if item.kind is not DifferenceKind.REWRITE_FAILS]
+    plain = [item for item in values if item.mode is None]
+    if any(item.run == 0 and item.loops for item in plain):
+        seeded = ["--seed", str(seed)] * bool(seed)
+        return ["scanopt", "trace", "--between", str(a), str(b), *seeded]
+    modes = [item.mode for item in values if item.mode is not None]
+    if modes and not plain:
+        return ["scanopt", "bisect", str(b), "-p", "none", "--mode", modes[0]]
+    return None

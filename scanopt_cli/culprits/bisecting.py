@@ -123,18 +123,19 @@ class _Search:
     def run(self, passes: Sequence[Pass]) -> tuple[Culprit, ...]:
         """Return the culprits: none, one of a pass, one of PyTensor's, or one of each."""
         start = self._twice(lambda: self._of(self.original), "the graph without any pass")
-        if start.state is State.UNKNOWN:
-            raise VerificationError(f"the graph cannot be evaluated: {start.why}")
         if self.wrong.mode is not None:
             alone = self._twice(
                 lambda: self._gated(self.original, None), "the graph that PyTensor compiles"
             )
             if alone.state is State.BROKEN and alone.mode is not None:
                 return (self._of_pytensor(self.original, alone),)
+        if start.state is State.UNKNOWN:
+            hint = "look for an error of compilation" if "compile" in start.why else None
+            raise VerificationError(f"the graph cannot be evaluated: {start.why}", hint=hint)
         if start.state is State.BROKEN:
             raise VerificationError(
                 f"the graph has the property before any rewrite: {start.why}",
-                hint="nothing is to be found between it and itself",
+                hint=self.wrong.hint or "nothing is to be found between it and itself",
             )
         if not passes:
             return ()
@@ -157,6 +158,9 @@ class _Search:
         names = ran.changed
         last = self._twice(lambda: self._of(ran.last), "the graph after all passes")
         if last.state is not State.BROKEN:
+            if ran.failure is None and ran.left is not None:
+                self._progress(f"running the passes up to an error: {ran.left}")
+                ran = self._runner.run(self.original, passes, strict=True)
             if ran.failure is None:
                 return None
             return self._failing(ran.last, _named(ran.begun, passes), ran.failure)
@@ -224,17 +228,26 @@ class _Search:
 
     def _failing(self, before: Graph, items: Sequence[Pass], failure: str) -> Culprit:
         """Return which rewrite of a pass raises an error, or ends its process."""
-        fails = (one for one in items if self._runner.once(before, one, None)[0] is None)
-        item = next(fails, None)
+
+        def run(item: Pass, limit: int | None) -> tuple[PassResult | None, str | None]:
+            return self._runner.once(before, item, limit, strict=True)
+
+        item = next((one for one in items if run(one, None)[0] is None), None)
         if item is None:
             raise VerificationError(f"the passes could not be run: {failure}")
 
         def probe(limit: int) -> Outcome:
-            made, why = self._runner.once(before, item, limit)
+            made, why = run(item, limit)
             return Outcome(State.FINE if made is not None else State.BROKEN, why or "")
 
         culprit = Culprit(
-            maker=Maker.SCANOPT, name=item.name, number=None, of=0, why=failure, before=before
+            maker=Maker.SCANOPT,
+            name=item.name,
+            number=None,
+            of=0,
+            why=failure,
+            failing=print_pipeline([item]),
+            before=before,
         )
         # The pass may not say how many rewrites it would do.
         most, end = 1, probe(1)
@@ -249,20 +262,28 @@ class _Search:
     # Of PyTensor
 
     def _of_pytensor(self, graph: Graph, end: Outcome) -> Culprit:
-        """Return which of PyTensor's rewrites is to blame for what the compiled graph shows."""
-        found = self._first(
-            end.n_rewrites,
-            end,
-            lambda k: self._gated(graph, k),
-            lambda k: f"rewrite {k} of PyTensor's {end.n_rewrites}",
-        )
+        """Return which of PyTensor's rewrites is to blame for what the compiled graph shows.
+
+        It is none of them if the mode's linker shows the same without any.
+        """
+        self._progress("looking at the graph without PyTensor's rewrites")
+        start = self._gated(graph, 0)
+        if start.state is State.BROKEN:
+            found = _Found(0, start, True)
+        else:
+            found = self._first(
+                end.n_rewrites,
+                end,
+                lambda k: self._gated(graph, k),
+                lambda k: f"rewrite {k} of PyTensor's {end.n_rewrites}",
+            )
         directory = self._runner.new_directory()
         # Once more, to keep the graphs around it.
         again = self._gated(graph, found.first, directory)
-        last = again.last or found.outcome.last
+        last = (again.last or found.outcome.last) if found.first else None
         return Culprit(
             maker=Maker.PYTENSOR,
-            name=last.rewriter if last is not None else "the linker",
+            name=last.rewriter if last is not None else "linker",
             number=found.first or None,
             of=end.n_rewrites,
             why=found.outcome.why,

@@ -33,6 +33,8 @@ class Culprit(Presented):
         What was seen of the graph after it.
     mode
         The mode that compiles the graph; ``None`` if it shows without compilation.
+    failing
+        The pass with its options, as a pipeline, if it does not come to its end.
     remarks
         What the pass says of the rewrite.
     within, position, place, node
@@ -51,6 +53,7 @@ class Culprit(Presented):
     of: int
     why: str
     mode: str | None = None
+    failing: str | None = None
     remarks: tuple[Remark, ...] = ()
     within: tuple[str, ...] = ()
     position: float | None = None

@@ -20,7 +20,7 @@ from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.optimizing import settle
 from scanopt_cli.pipeline.runner import PipelineRunner
-from scanopt_cli.remarks import Remark
+from scanopt_cli.remarks import Code, Remark
 from scanopt_cli.serialization.payload import decode, encode
 from scanopt_cli.verification.child_process import limit_process, read_request
 
@@ -42,6 +42,9 @@ class PassRequest:
         Whether they are run as `optimize` runs them; else once, with a limit.
     limit
         The most rewrites of one pass.
+    strict
+        Whether an error of a pass is raised; else what it works on stays as it is, if it is one of
+        scanopt's.
     timeout, memory
         Seconds of processor time, and bytes of address space.
     """
@@ -50,6 +53,7 @@ class PassRequest:
     passes: tuple[Pass, ...]
     is_pipeline: bool
     limit: int | None
+    strict: bool
     timeout: float
     memory: int
 
@@ -110,12 +114,16 @@ def _run_pipeline(
         _write(snapshot_path(directory, len(made)), tables_of(after))
         write("changed", name)
 
-    settle(
+    runs = settle(
         graph,
         request.passes,
         watch=lambda snapshot: keep(snapshot.pass_name, snapshot.graph),
         begin=lambda item: write("begin", item.name),
+        strict=request.strict or None,  # SCANOPT_STRICT may say so as well
     )
+    for remark in (remark for run in runs for remark in run.remarks):
+        if remark.code is Code.PASS_FAILED:
+            write("left", f"{remark.pass_name}: {remark.details['error']}")
     # The last turn may lead back to a smaller graph that came before.
     keep("optimize", graph)
 
@@ -124,7 +132,7 @@ def _run_pass(
     request: PassRequest, graph: Graph, directory: Path, write: Callable[[str, str], None]
 ) -> None:
     write("begin", request.passes[0].name)
-    runner = PipelineRunner(request.passes, limit=request.limit)
+    runner = PipelineRunner(request.passes, limit=request.limit, strict=request.strict or None)
     (run,) = runner.run(graph.fgraph, rounds=1)
     _write(directory / _RESULT, PassResult(tables_of(graph), run.rewrites, run.remarks))
 

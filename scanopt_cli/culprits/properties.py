@@ -8,10 +8,13 @@ from __future__ import annotations
 import shlex
 import subprocess
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import numpy as np
 
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.graph import Graph
@@ -20,14 +23,17 @@ from scanopt_cli.serialization.saving import save
 from scanopt_cli.verification.child_process import MEMORY
 from scanopt_cli.verification.child_record import AppliedRewrite
 from scanopt_cli.verification.modes import PLAIN
-from scanopt_cli.verification.result import Verdict
-from scanopt_cli.verification.spawning import Gate
+from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict
+from scanopt_cli.verification.spawning import ARGUMENTS, Gate
 from scanopt_cli.verification.verifying import Evaluation, evaluate
 
 PLACE = "{}"
 """What stands for the path of a graph in a command."""
 # Exit codes of a shell for a command that it does not find or may not run.
 _NO_COMMAND = (126, 127)
+
+
+type Arguments = tuple[np.ndarray, ...]
 
 
 class State(StrEnum):
@@ -52,6 +58,9 @@ class Outcome:
         The mode that the graph must be compiled by to show it; ``None`` if it shows as it is.
     n_rewrites, last
         How many of PyTensor's rewrites were applied, and the last one, if they were counted.
+    kinds
+        What kinds of things were seen, such as other shapes, or errors of one class. A smaller
+        graph of none of these kinds is broken in another way.
     """
 
     state: State
@@ -59,6 +68,7 @@ class Outcome:
     mode: str | None = None
     n_rewrites: int = 0
     last: AppliedRewrite | None = None
+    kinds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -85,6 +95,11 @@ class Property(Presented, ABC):
     def text(self) -> str:
         """The property in a few words."""
 
+    @property
+    def hint(self) -> str | None:
+        """What to do if a graph has the property before any rewrite."""
+        return None
+
     @abstractmethod
     def of(self, graph: Graph, original: Graph, limits: Limits) -> Outcome:
         """Say whether a graph has the property; ``original`` is the one that it was made from."""
@@ -97,6 +112,13 @@ class Property(Presented, ABC):
     def gated(self, graph: Graph, original: Graph, gate: Gate, limits: Limits) -> Outcome:
         """Say whether a graph has the property after some of PyTensor's rewrites."""
         raise NotImplementedError
+
+    def shown(self, graph: Graph, limits: Limits) -> tuple[Outcome, Arguments | None]:
+        """Say whether a graph has the property once PyTensor has compiled it, and for what.
+
+        The arguments are ``None`` if it has it for none in particular, or they are no arrays.
+        """
+        return self.gated(graph, graph, Gate(), limits), None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -137,6 +159,14 @@ class ValuesDiffer(Property):
         """Compare the graph, after some of PyTensor's rewrites, with the original as it is."""
         return self._compared(graph, original, gate, limits)
 
+    def shown(self, graph: Graph, limits: Limits) -> tuple[Outcome, Arguments | None]:
+        """Compare a graph that PyTensor compiles with itself as it is."""
+        with TemporaryDirectory(prefix="scanopt-shown-") as name:
+            outcome = self.gated(graph, graph, Gate(None, Path(name)), limits)
+            with suppress(OSError), np.load(Path(name) / ARGUMENTS, allow_pickle=False) as arrays:
+                return outcome, tuple(arrays[key] for key in arrays.files)
+        return outcome, None
+
     def _compared(
         self, graph: Graph, original: Graph, gate: Gate | None, limits: Limits
     ) -> Outcome:
@@ -152,9 +182,13 @@ class ValuesDiffer(Property):
         )
         verdict = found.verification.verdict
         if verdict is Verdict.DIFFERS:
-            first = found.verification.differences[0]
-            return _outcome(found, State.BROKEN, f"{first.b} in place of {first.a}", first.mode)
-        if verdict is Verdict.COULD_NOT_RUN:
+            first, *_ = differences = found.verification.differences
+            why = f"{first.b} in place of {first.a}"
+            kinds = dict.fromkeys(map(_kind, differences))
+            return replace(_outcome(found, State.BROKEN, why, first.mode), kinds=tuple(kinds))
+        # What is infinite or NaN with PyTensor's rewrites as without them, is not broken by them.
+        is_compared = gate is not None and found.verification.runs > 0 and found.has_ended
+        if verdict is Verdict.COULD_NOT_RUN and not is_compared:
             return _outcome(found, State.UNKNOWN, found.verification.reason or "", None)
         return _outcome(found, State.FINE, "values agree", None)
 
@@ -188,7 +222,10 @@ class CompilingRaises(Property):
             graph, graph, runs=1, modes=self.compiled_by, timeout=limits.timeout, gate=gate
         )
         if found.error is not None and self.error in found.error:
-            return _outcome(found, State.BROKEN, found.error, self.compiled_by)
+            kinds = (_class(found.error),)
+            return replace(
+                _outcome(found, State.BROKEN, found.error, self.compiled_by), kinds=kinds
+            )
         if found.rewritten is None:
             return _outcome(found, State.UNKNOWN, found.verification.reason or "", None)
         return _outcome(found, State.FINE, found.error or "it compiles", None)
@@ -196,7 +233,12 @@ class CompilingRaises(Property):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CommandFails(Property):
-    """A command ends with another exit code than 0; ``{}`` in it is the path of a graph."""
+    """A command ends with another exit code than 0; ``{}`` in it is the path of a graph.
+
+    What the command compiles, PyTensor rewrites in a process of the command's, in which nothing is
+    counted: a graph of which some rewrites are applied already would be rewritten again. So these
+    rewrites cannot be told apart by a command; values and errors of compilation tell them apart.
+    """
 
     command: str
 
@@ -204,6 +246,14 @@ class CommandFails(Property):
     def text(self) -> str:
         """The property in a few words."""
         return f"`{self.command}` fails"
+
+    @property
+    def hint(self) -> str:
+        """What else may find one of PyTensor's rewrites."""
+        return (
+            "PyTensor's rewrites in a command cannot be counted: look for other values, which is "
+            "the default, or for an error of compilation, --raises"
+        )
 
     def of(self, graph: Graph, original: Graph, limits: Limits) -> Outcome:
         """Run the command on the graph, without a shell.
@@ -251,6 +301,21 @@ def _words(command: str) -> list[str]:
             hint=f"as in 'python check.py {PLACE}'",
         )
     return words
+
+
+def _class(error: str) -> str:
+    """Return the class of an error that the worker tells of."""
+    return error.partition(":")[0]
+
+
+def _kind(difference: Difference) -> str:
+    """Return what kind of difference it is; of errors, by their class."""
+    match difference.kind:
+        case DifferenceKind.ONLY_A_RAISES:
+            return f"{difference.kind} {_class(difference.a)}"
+        case DifferenceKind.ONLY_B_RAISES | DifferenceKind.REWRITE_FAILS:
+            return f"{difference.kind} {_class(difference.b)}"
+    return str(difference.kind)
 
 
 def _outcome(found: Evaluation, state: State, why: str, mode: str | None) -> Outcome:

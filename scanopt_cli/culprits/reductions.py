@@ -6,7 +6,7 @@ first. Nothing here asks whether a candidate computes the same; most do not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,30 +15,45 @@ import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.scan.op import Scan
 from pytensor.tensor.basic import as_tensor_variable
+from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorConstant
 
+from scanopt_cli.culprits.smaller_inputs import (
+    Candidate,
+    plainer_values,
+    shorter_inputs,
+    size_of_inputs,
+)
 from scanopt_cli.ir.graph import Graph, copy_nodes, from_io, substituted
-from scanopt_cli.ir.inner_graphs import body_of, with_body
-from scanopt_cli.ir.scan_view import is_loop, view_of
-from scanopt_cli.pipeline.driver import n_nodes
+from scanopt_cli.ir.indexing import indices_of, number
+from scanopt_cli.ir.inner_graphs import body_of, walk, with_body
+from scanopt_cli.ir.scan_view import ScanView, is_loop, view_of
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
+from scanopt_cli.python_source.scan_calls import AFTER_START, taken_by_call
 
-type Candidate = Callable[[], Graph | None]
-"""Makes a smaller graph; ``None`` if that cannot be."""
 type Reduction = Callable[[Graph], Iterator[Candidate]]
 
 _FEW_STEPS = (1, 2, 3)
 _MOST_SUBSTITUTES = 6
+# A call of `scan`, and a Scan that is none, take about so many lines more than another node.
+_LINES_OF_A_CALL = 4
+_LINES_OF_A_SCAN = 14
 _CLEANING = ("inline-ofg", "remove-unused", "inline-constants", "merge-equal", "clean-slices")
 
 
 def size(graph: Graph) -> tuple[int, ...]:
     """Return what a reduction makes smaller: nodes, inputs and outputs, values that are kept.
 
-    Steps count as well, where their number is known.
+    Steps and lengths of inputs count as well, where they are known; of values, how many there are,
+    how large those are that may count something, and how many are not 1.
+
+    It is what a person reads. So nodes that a call of ``pytensor.scan`` makes by itself, such as
+    the buffer of a state, do not count; the call counts as several nodes, a Scan that no such call
+    makes as many, and one that reads a buffer itself as two.
     """
     fgraph = graph.fgraph
     steps = sum(
@@ -46,7 +61,47 @@ def size(graph: Graph) -> tuple[int, ...]:
         for node in fgraph.apply_nodes
         if is_loop(node)
     )
-    return n_nodes(fgraph), len(fgraph.inputs) + len(fgraph.outputs), steps, len(graph.recorded)
+    ends = len(fgraph.inputs) + len(fgraph.outputs)
+    return _n_read(fgraph), ends, steps, len(graph.recorded), *size_of_inputs(graph)
+
+
+def _n_read(fgraph: FunctionGraph) -> int:
+    """Return how many nodes a person reads, bodies included."""
+    nodes = list(walk(fgraph))
+    of_calls: set[Apply] = set()
+    buffers: dict[Variable, int] = {}
+    more = 0
+    for node in nodes:
+        if type(node.op) is Scan:
+            given = taken_by_call(node)
+            if given is None:
+                more += _LINES_OF_A_SCAN
+                continue
+            more += _LINES_OF_A_CALL
+            behind = ancestors(node.inputs, blockers=given)
+            owners = {v.owner for v in behind if v.owner is not None}
+            of_calls |= owners - {v.owner for v in given}
+            slots = (slot for slot in ScanView.of(node).outputs() if slot.kind in AFTER_START)
+            buffers |= {slot.output: slot.n_initial for slot in slots}
+    for node in nodes:
+        if _is_returned(node, buffers):
+            of_calls.add(node)
+        elif any(v in buffers for v in node.inputs):
+            more += 1
+    return len({*nodes} - of_calls) + more
+
+
+def _is_returned(node: Apply, buffers: Mapping[Variable, int]) -> bool:
+    """Whether a node takes what a call returns of a buffer, its rows behind the initial ones."""
+    if not isinstance(node.op, Subtensor) or node.inputs[0] not in buffers:
+        return False
+    (index, *others) = indices_of(node)
+    return (
+        not others
+        and isinstance(index, slice)
+        and number(index.start) == buffers[node.inputs[0]]
+        and index.stop is index.step is None
+    )
 
 
 def fewer_outputs(graph: Graph) -> Iterator[Candidate]:
@@ -136,12 +191,16 @@ REDUCTIONS: tuple[Reduction, ...] = (
     fewer_recorded,
     steps_in_place_of_loops,
     fewer_steps,
+    shorter_inputs,
     cleaned,
     inputs_in_place_of_nodes,
     operands_in_place_of_nodes,
     smaller_bodies,
+    plainer_values,
 )
 """All ways, those that take most away first."""
+OF_ARGUMENTS: tuple[Reduction, ...] = (shorter_inputs, plainer_values)
+"""Those that make the arguments smaller for which a graph is broken."""
 
 
 def _with_outputs(graph: Graph, outputs: Sequence[Variable]) -> Graph:

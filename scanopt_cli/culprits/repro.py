@@ -1,10 +1,9 @@
-"""A broken graph as a script that shows what is wrong with PyTensor alone: for a bug report."""
+"""A broken graph as a script that fails, for a bug report: of PyTensor's alone, or of a pass."""
 
 from __future__ import annotations
 
 import platform
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from dataclasses import replace
 
 import numpy as np
 import pytensor
@@ -21,7 +20,7 @@ from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, loaded_graph
 from scanopt_cli.python_source.script import PythonScript
 from scanopt_cli.python_source.to_python import MODE, Ending, written
 from scanopt_cli.text import printable
-from scanopt_cli.verification.spawning import ARGUMENTS, Gate
+from scanopt_cli.version import __version__
 
 _MODES = {
     "default": "",
@@ -65,36 +64,42 @@ def repro(
             f"a script shows what PyTensor compiles wrongly, not that {wrong.text}",
             where=whole.source,
         )
-    with TemporaryDirectory(prefix="scanopt-repro-") as name:
-        directory = Path(name)
-        found = wrong.gated(whole, whole, Gate(None, directory), limits or Limits())
-        if found.state is not State.BROKEN or found.mode is None:
-            raise ScanoptError(f"PyTensor compiles it right: {found.why}", where=whole.source)
-        code = _MODES.get(mode, repr(mode))
-        if isinstance(wrong, CompilingRaises):
-            script = written(Graph(fgraph=whole.fgraph, source=whole.source), Ending.COMPILES, code)
-        else:
-            called = Graph(
-                fgraph=whole.fgraph, source=whole.source, recorded=(_arguments(directory, whole),)
-            )
-            script = written(called, Ending.COMPARES, code)
+    found, arguments = wrong.shown(whole, limits or Limits())
+    if found.state is not State.BROKEN or found.mode is None:
+        raise ScanoptError(f"PyTensor compiles it right: {found.why}", where=whole.source)
+    code = _MODES.get(mode, repr(mode))
+    plain = Graph(fgraph=whole.fgraph, source=whole.source)
+    if isinstance(wrong, CompilingRaises):
+        script = written(plain, Ending.COMPILES, code)
+    elif arguments is None:
+        raise ScanoptError("the arguments on which values differ are no arrays", where=whole.source)
+    else:
+        script = written(replace(plain, recorded=(arguments,)), Ending.COMPARES, code)
+    return _headed(script, f"{wrong.text}: {found.why}")
+
+
+def pass_repro(graph: GraphLike, pipeline: str, why: str) -> PythonScript:
+    """Return a graph on which a pass of scanopt's, or of a plug-in, fails, as a script that does.
+
+    It needs scanopt, and runs ``pipeline`` on the graph; ``why`` says what was seen.
+
+    Raises
+    ------
+    ScanoptError
+        If the graph cannot be written.
+    """
+    whole = as_graph(loaded_graph(graph))
+    plain = Graph(fgraph=whole.fgraph, source=whole.source)
+    script = written(plain, Ending.OPTIMIZES, pipeline)
+    return _headed(script, f"{pipeline} fails: {why}", f"scanopt {__version__}")
+
+
+def _headed(script: PythonScript, what: str, *more: str) -> PythonScript:
+    """Return a script with comments at its top: versions, and what is wrong."""
     python = platform.python_version()
-    head = [
-        f"PyTensor {pytensor.__version__}, NumPy {np.__version__}, Python {python}",
-        f"{wrong.text}: {found.why}"[:_LONGEST],
-    ]
+    versions = (*more, f"PyTensor {pytensor.__version__}", f"NumPy {np.__version__}")
+    head = [", ".join((*versions, f"Python {python}")), what[:_LONGEST]]
     comments = "".join(f"# {printable(' '.join(line.split()))}\n" for line in head)
     return PythonScript(
         text=comments + script.text, constants=script.constants, source=script.source
     )
-
-
-def _arguments(directory: Path, graph: Graph) -> tuple[np.ndarray, ...]:
-    """Return the arguments on which values differ."""
-    try:
-        with np.load(directory / ARGUMENTS, allow_pickle=False) as arrays:
-            return tuple(arrays[name] for name in arrays.files)
-    except OSError:
-        raise ScanoptError(
-            "the arguments on which values differ are no arrays", where=graph.source
-        ) from None

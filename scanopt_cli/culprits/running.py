@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,8 @@ from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.serialization.payload import decode
 from scanopt_cli.verification.spawning import run_module, write_request
+
+_ERROR = re.compile(r"\b\w*(?:Error|Exception)\b")
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,19 @@ class Ran:
         return [what for kind, what in self._entries if kind == "changed"]
 
     @property
+    def left(self) -> str | None:
+        """Which pass raised an error and left the graph as it was, and what it raised."""
+        return next((what for kind, what in self._entries if kind == "left"), None)
+
+    @property
+    def failing(self) -> str | None:
+        """Which pass raises an error or ends the process, and of which class the error is."""
+        if self.failure is None and self.left is None:
+            return None
+        name = self.begun if self.failure is not None else str(self.left).partition(":")[0]
+        return f"{name} {' '.join(_ERROR.findall(self.failure or str(self.left))[-1:])}"
+
+    @property
     def begun(self) -> str:
         """The last pass that began."""
         return next((what for kind, what in reversed(self._entries) if kind == "begin"), "")
@@ -71,15 +87,25 @@ class PassRunner:
     _count: int = 0
 
     def run(
-        self, graph: Graph, passes: Sequence[Pass], *, limit: int | None = None, once: bool = False
+        self,
+        graph: Graph,
+        passes: Sequence[Pass],
+        *,
+        limit: int | None = None,
+        once: bool = False,
+        strict: bool = False,
     ) -> Ran:
-        """Run passes as `optimize` does; or one pass ``once``, with a limit to its rewrites."""
+        """Run passes as `optimize` does; or one pass ``once``, with a limit to its rewrites.
+
+        An error of one of scanopt's own ends the run only if it is ``strict``.
+        """
         directory = self.new_directory()
         request = PassRequest(
             tables=pass_worker.tables_of(graph),
             passes=tuple(passes),
             is_pipeline=not once,
             limit=limit,
+            strict=strict,
             timeout=self.limits.timeout,
             memory=self.limits.memory,
         )
@@ -94,10 +120,10 @@ class PassRunner:
         return Ran(graph, directory, failure)
 
     def once(
-        self, graph: Graph, item: Pass, limit: int | None
+        self, graph: Graph, item: Pass, limit: int | None, *, strict: bool = False
     ) -> tuple[PassResult | None, str | None]:
         """Run one pass once; return what it made, or why it did not."""
-        ran = self.run(graph, (item,), limit=limit, once=True)
+        ran = self.run(graph, (item,), limit=limit, once=True, strict=strict)
         return (None if ran.failure else pass_worker.result_of(ran.directory)), ran.failure
 
     def new_directory(self) -> Path:

@@ -14,7 +14,7 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.analysis.expression_text import inner_names
 from scanopt_cli.equivalence.sameness import Sameness
-from scanopt_cli.errors import PassError, ScanoptError, brief
+from scanopt_cli.errors import PassFailedError, ScanoptError, brief
 from scanopt_cli.ir.client_lists import remove_readers_fast
 from scanopt_cli.ir.inner_graphs import (
     body_of,
@@ -175,7 +175,7 @@ class PassDriver:
 
         Raises
         ------
-        PassError
+        PassFailedError
             If the pass is of another package and raises an error.
         """
         if self.item.of_graphs:
@@ -195,7 +195,7 @@ class PassDriver:
         except Exception as error:
             if self._package is None or isinstance(error, ScanoptError):
                 raise
-            raise PassError(
+            raise PassFailedError(
                 f"the pass {self.item.name} of the package {self._package} failed ({brief(error)})",
                 hint="leave it out, or tell its authors",
             ) from error

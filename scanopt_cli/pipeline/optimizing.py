@@ -158,17 +158,20 @@ def settle(
     limit: int | None = None,
     watch: Callable[[Snapshot], None] | None = None,
     begin: Callable[[Pass], None] | None = None,
+    strict: bool | None = None,
 ) -> tuple[PassRun, ...]:
     """Run ``passes`` and `compile-safe` on ``work`` until it takes a form that it had before.
 
     ``begin`` is called before each run of a pass, and ``watch`` after each that changed the graph.
+    With ``strict``, an error of a pass is raised; SCANOPT_STRICT decides if it is not given.
 
     `compile-safe` is not in one pipeline with the others, since `simplify` would undo its rewrites
     in every round; but these may enable others, and so may a later phase an earlier one. Of the
     graphs that lead back to one another, the smallest is the result, whichever ``work`` was.
     """
     memory = PipelineMemory()
-    runner, safe = PipelineRunner(passes, limit=limit, memory=memory), _compile_safe_runner(memory)
+    runner = PipelineRunner(passes, limit=limit, strict=strict, memory=memory)
+    safe = _compile_safe_runner(memory)
     has_phases = any(item.starts_phase for item in passes)
     forms = {memory.form_of(work.fgraph): copy_nodes(work.fgraph)}
     made_safe: dict[str, str] = {}

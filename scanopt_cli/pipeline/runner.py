@@ -19,7 +19,7 @@ from pytensor.configdefaults import config
 from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.environment import STRICT
-from scanopt_cli.errors import PassError
+from scanopt_cli.errors import PassError, PassFailedError
 from scanopt_cli.ir.client_lists import fast_removal
 from scanopt_cli.ir.graph import copy_nodes, replace_outputs
 from scanopt_cli.ir.inner_graphs import core_op, is_own_graph, walk
@@ -154,9 +154,9 @@ class PipelineRunner:
             try:
                 check_integrity(fgraph)
             except Exception as error:
-                raise PassError(f"the pass {item.name} broke the graph ({error})") from error
+                raise PassFailedError(f"the pass {item.name} broke the graph ({error})") from error
             if _signature(fgraph) != signature:
-                raise PassError(
+                raise PassFailedError(
                     f"the pass {item.name} changed the graph's inputs or the types of outputs"
                 )
 

@@ -22,7 +22,7 @@ from scanopt_cli.python_source.constants import GENERATOR, GENERATOR_SOURCE
 from scanopt_cli.python_source.definitions import Function
 from scanopt_cli.python_source.names import Names
 from scanopt_cli.python_source.planning import Plan, Step, stands_bare
-from scanopt_cli.python_source.wrapping import wrapped
+from scanopt_cli.python_source.wrapping import WIDTH, joined, wrapped
 
 _MODULES = {
     "numpy": ("np", "import numpy as np"),
@@ -38,6 +38,7 @@ _LONGEST_NESTED = 44
 _LONGEST_CONSTANT = 60
 _LONGEST_TARGET = 70
 _INDENT = " " * 4
+_STANDARD = ("import json", "import os", "from pathlib import Path")
 
 
 class Globals:
@@ -91,7 +92,7 @@ class Globals:
 
     def import_lines(self) -> Iterator[str]:
         """Yield what the script imports: of the standard library, and then of others."""
-        own = [line for line in ("import json", "from pathlib import Path") if line in self.imports]
+        own = [line for line in _STANDARD if line in self.imports]
         yield from (*own, "") if own else ()
         yield from sorted(self.imports.keys() - own)
         for module, names in sorted(self.imported.items()):
@@ -179,8 +180,14 @@ class Block:
 
 
 def statement(text: str) -> list[str]:
-    """Return a statement in lines that are not too long."""
-    return [part for line in text.split("\n") for part in wrapped(line)]
+    """Return a statement in lines that are not too long; in one, if it fits."""
+    if "\n" in text and len(joined(text)) + len(_INDENT) <= WIDTH:
+        return [joined(text)]
+    return [
+        part
+        for line in text.split("\n")
+        for part in wrapped(line.lstrip(), line[: len(line) - len(line.lstrip())])
+    ]
 
 
 def function_lines(function: Function, scope: Globals) -> list[str]:

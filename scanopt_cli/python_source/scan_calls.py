@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.basic import AllocEmpty
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
@@ -36,7 +37,8 @@ from scanopt_cli.python_source.code import (
 UNNAMED = "scan_fn"
 """What PyTensor calls a Scan that nobody gave a name."""
 _SCAN = Reference("pytensor", "scan")
-_AFTER_START = (SlotKind.MIT_SOT, SlotKind.SIT_SOT)
+AFTER_START = (SlotKind.MIT_SOT, SlotKind.SIT_SOT)
+"""States whose call returns the buffer without its first rows."""
 
 
 class _NotOfThatFormError(Exception):
@@ -80,6 +82,44 @@ def scan_calls(
         yield _call(view, step(), {**options, **steps}, titles)
 
 
+def taken_by_call(node: Apply) -> list[Variable] | None:
+    """Return what a call of ``pytensor.scan`` that makes a Scan would be given.
+
+    The nodes between these and the Scan are made by the call. ``None`` if there is no such call.
+    """
+    view = ScanView.of(node)
+    # A call for one step makes no loop.
+    is_one_step = number(view.n_steps) == 1
+    if view.of_kind(SlotKind.MIT_MOT) or view.batch_ndim or is_one_step:
+        return None
+    try:
+        sequences = [_sequence(slot) for slot in view.of_kind(SlotKind.SEQ)]
+        parts = [_initial(slot) for slot in view.outputs()]
+    except _NotOfThatFormError:
+        return None
+    if not all(_is_as_long(slot, view.n_steps) for slot in view.slots):
+        return None
+    initial = (operand.variable for part in parts for operand in _read(part))
+    constants = (slot.outer_input for slot in view.of_kind(SlotKind.NON_SEQ))
+    return [view.n_steps, *(found.source for found in sequences), *initial, *constants]
+
+
+def _is_as_long(slot: Slot, n_steps: Variable) -> bool:
+    """Whether a sequence, or a buffer, is made for so many steps."""
+    if slot.kind is SlotKind.SEQ:
+        length = _sliced(slot.outer_input).inputs[1]
+    elif slot.kind is SlotKind.NIT_SOT:
+        length = slot.outer_input
+    elif slot.kind in AFTER_START:
+        length = _owner(_owner(slot.outer_input, IncSubtensor).inputs[0], AllocEmpty).inputs[0]
+    else:
+        return True
+    steps = number(n_steps)
+    return any(
+        v is n_steps or (steps is not None and number(v) == steps) for v in ancestors([length])
+    )
+
+
 def _options(view: ScanView, sequences: Sequence[_Sequence]) -> dict[str, Part]:
     options: dict[str, Part] = {}
     backwards = {found.backwards for found in sequences}
@@ -112,7 +152,7 @@ def _call(
     results: list[Variable] = []
     derived: list[tuple[Variable, Code]] = []
     for slot in view.outputs():
-        if slot.kind in _AFTER_START:
+        if slot.kind in AFTER_START:
             # What is returned is the buffer without its first rows.
             rows: Variable = slot.output.type(name=titles.get(slot.output, slot.output.name))
             results.append(rows)
@@ -194,6 +234,13 @@ def _initial(slot: Slot) -> Part:
         _explicit(_sliced(rows).inputs[0]),
         text(str([int(tap) for tap in slot.taps])),
     )
+
+
+def _read(part: Part) -> list[Operand]:
+    """Return the variables in a part of a call."""
+    if isinstance(part, Code):
+        return part.operands
+    return [part] if isinstance(part, Operand) else []
 
 
 def _sliced(variable: Variable) -> Apply:

@@ -16,6 +16,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Variable
 
+from scanopt_cli.environment import STRICT
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import ScanoptError, brief
 from scanopt_cli.ir.folding import bounded_folding
@@ -43,6 +44,8 @@ from scanopt_cli.text import printable
 
 _LONGEST_SOURCE = 80
 MODE = "pytensor.compile.mode.Mode"
+# No variable of the graph has one of these names.
+_NAMES_OF_ENDINGS = ("plain", "compiled", "wanted", "found", "os", "scanopt_cli")
 _ANY_INPUT = 'on_unused_input="ignore"'
 
 
@@ -92,10 +95,14 @@ class Ending(StrEnum):
     do without, prints the outputs of both, and fails if they differ."""
     COMPILES = auto()
     """It compiles the graph."""
+    OPTIMIZES = auto()
+    """It lets scanopt run a pipeline on the graph, in which an error of a pass is raised."""
 
 
-def written(whole: Graph, ending: Ending, mode: str = "") -> PythonScript:
-    """Return a graph as a script with an ending, for which ``mode`` is the code of a mode.
+def written(whole: Graph, ending: Ending, detail: str = "") -> PythonScript:
+    """Return a graph as a script with an ending.
+
+    For the ending, ``detail`` is the code of a mode, or the text of a pipeline.
 
     Raises
     ------
@@ -112,7 +119,7 @@ def written(whole: Graph, ending: Ending, mode: str = "") -> PythonScript:
         # Shared variables are listed as inputs only if their order would be lost.
         for as_calls, lists_shared in product((True, False), (False, True)):
             writer = _Writer(whole, as_calls=as_calls, lists_shared=lists_shared)
-            script = writer.script(ending, mode)
+            script = writer.script(ending, detail)
             try:
                 if _built(script) == wanted:
                     return script
@@ -125,9 +132,13 @@ def written(whole: Graph, ending: Ending, mode: str = "") -> PythonScript:
     )
 
 
-def _compiling(inputs: str, ending: Ending, mode: str) -> Iterator[str]:
-    """Yield the statements that compile a graph."""
-    mode = f", mode={mode}" if mode else ""
+def _ending(inputs: str, ending: Ending, detail: str) -> Iterator[str]:
+    """Yield the statements that compile a graph, or rewrite it."""
+    if ending is Ending.OPTIMIZES:
+        yield f'os.environ["{STRICT}"] = "1"  # an error of a pass is raised'
+        yield f"scanopt_cli.optimize((inputs, outputs), {detail!r})"
+        return
+    mode = f", mode={detail}" if detail else ""
     if ending is Ending.COMPARES:
         plain = f', mode={MODE}("vm", "minimum_compile")'
         yield f"plain = pytensor.function({inputs}, outputs{plain}, {_ANY_INPUT})"
@@ -173,7 +184,7 @@ class _Writer:
         self._definitions = Definitions(graph.source, as_calls=as_calls)
         self._values = self._definitions.values
 
-    def script(self, ending: Ending, mode: str) -> PythonScript:
+    def script(self, ending: Ending, detail: str) -> PythonScript:
         graph, fgraph = self._graph, self._graph.fgraph
         made = [self._input(variable) for variable in fgraph.inputs]
         arguments = [value for _, value in made]
@@ -188,6 +199,8 @@ class _Writer:
         calls = [self._call(values, keep) for values in graph.recorded] if has_values else []
         codes = [expression for expression, _ in made]
         scope = Globals()
+        for name in _NAMES_OF_ENDINGS if ending is not Ending.NONE else ():
+            scope.names.unique(name, name)
         used = needed(self._definitions.made, [step.code for step in plan.steps])
         for definition in used:
             scope.add(leaves_of(definition))
@@ -198,12 +211,14 @@ class _Writer:
         for recorded in calls:
             for value in recorded:
                 scope.add(value.leaves())
-        if ending is not Ending.NONE or config.floatX != "float64":
+        if ending is Ending.OPTIMIZES:
+            scope.imports |= dict.fromkeys(("import os", "import scanopt_cli"))
+        if ending not in (Ending.NONE, Ending.OPTIMIZES) or config.floatX != "float64":
             scope.imports["import pytensor"] = None
         if ending is Ending.COMPARES:
             scope.imports["import numpy as np"] = None
         lines = [*definition_lines(used, scope)]
-        lines += ["", "", *self._statements(scope, plan, codes, calls, ending, mode)]
+        lines += ["", "", *self._statements(scope, plan, codes, calls, ending, detail)]
         return PythonScript(
             text="\n".join([*self._head(scope), *lines, ""]),
             constants=scope.arrays,
@@ -230,7 +245,7 @@ class _Writer:
         codes: Sequence[Code],
         calls: Sequence[Sequence[Code]],
         ending: Ending,
-        mode: str,
+        detail: str,
     ) -> Iterator[str]:
         block = Block(scope, scope.names, plan, plan.outputs)
         names = []
@@ -249,7 +264,7 @@ class _Writer:
         if ending is Ending.NONE:
             return
         yield from ("", 'if __name__ == "__main__":')
-        lines = list(_compiling(f"[{', '.join(own)}]", ending, mode))
+        lines = list(_ending(f"[{', '.join(own)}]", ending, detail))
         for recorded in calls:
             texts = [scope.plain(value) for value in recorded]
             given = [text for text, shared in zip(texts, is_shared, strict=True) if not shared]

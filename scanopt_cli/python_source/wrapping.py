@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-_WIDTH = 100
+WIDTH = 100
 _INDENT = " " * 4
 _OPENING, _CLOSING = "([{", ")]}"
 
 
+def joined(text: str) -> str:
+    """Return a call of which each argument has a line as one line."""
+    first, *lines = text.split("\n")
+    arguments = " ".join(line.strip() for line in lines)
+    return (first + arguments).replace(", )", ")")
+
+
 def wrapped(line: str, indent: str = "") -> Iterator[str]:
     """Yield the lines that a statement, or a part of one, is written in."""
-    if len(indent) + len(line) <= _WIDTH:
+    if len(indent) + len(line) <= WIDTH:
         yield indent + line
         return
     places = list(_brackets(line))

@@ -32,7 +32,8 @@ def culprit_in_short(culprit: Culprit) -> str:
     """Return which rewrite it is."""
     whose = "PyTensor's " if culprit.maker is Maker.PYTENSOR else ""
     if culprit.number is None:
-        return f"{whose}{culprit.name}, as a whole"
+        how = "without any rewrite" if whose else "as a whole"
+        return f"{whose}{culprit.name}, {how}"
     of = f" of {culprit.of}" if culprit.of else ""
     return f"{whose}{culprit.name}, rewrite {culprit.number}{of}"
 
@@ -45,7 +46,7 @@ def _culprit(culprit: Culprit) -> Iterator[Block]:
     for remark in culprit.remarks:
         where = f"{remark.scan}{at_place(remark.place)}"
         yield Item(f"in {where}: {text_of(remark)}", depth=1)
-    if culprit.maker is Maker.PYTENSOR:
+    if culprit.maker is Maker.PYTENSOR and culprit.number is not None:
         path = " → ".join((*culprit.within, culprit.name))
         position = "" if culprit.position is None else f", at {culprit.position:g} in its database"
         yield Item(f"{path}{position}{at_place(culprit.place)}", depth=1)

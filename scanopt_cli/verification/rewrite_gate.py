@@ -2,7 +2,8 @@
 
 As LLVM's ``-opt-bisect-limit`` does with passes. A rewrite is the replacement that one node
 rewriter makes at one node, or all that a rewriter of whole graphs does in one run, without what
-others do inside of it. What a linker cannot do without is always applied, and not counted.
+others do inside of it; or that one of them raises an error, which ends the compilation. What a
+linker cannot do without is always applied, and not counted.
 """
 
 from __future__ import annotations
@@ -38,16 +39,21 @@ class RewriteGate:
     The graphs around the rewrite at which the gate closes are kept if that is asked.
     """
 
-    def __init__(self, most: int | None, *, keeps_graphs: bool = False) -> None:
+    def __init__(
+        self, most: int | None, without: str | None = None, *, keeps_graphs: bool = False
+    ) -> None:
         self._most = most
+        self._without = without
         self._keeps_graphs = keeps_graphs
         self.count = 0
         self.last: AppliedRewrite | None = None
         self.before: FunctionGraph | None = None
         self.after: FunctionGraph | None = None
         self._within: list[str] = []
-        # Of the node at hand: which rewriter has a replacement, and the graph before that.
+        # Of the node at hand: which rewriter has a replacement, and the graph before that; or which
+        # one raises an error.
         self._made_by: Any = None
+        self._raised_by: Any = None
         self._unchanged: FunctionGraph | None = None
 
     @property
@@ -66,7 +72,13 @@ class RewriteGate:
         """
 
         def transform(rewriter: Any, fgraph: FunctionGraph, *args: Any, **kwargs: Any) -> Any:
-            made = original(rewriter, fgraph, *args, **kwargs)
+            if _name(rewriter) == self._without:
+                return False
+            try:
+                made = original(rewriter, fgraph, *args, **kwargs)
+            except Exception:
+                self._raised_by = self._raised_by or rewriter
+                raise
             if made and self._made_by is None:
                 self._made_by, self._unchanged = rewriter, self._copied(fgraph)
             return made
@@ -84,13 +96,20 @@ class RewriteGate:
                 return original(holder, fgraph, node, rewriter, **kwargs)
             if self._is_closed:
                 return False
-            around = self._made_by, self._unchanged  # a rewriter may rewrite an inner graph
-            self._made_by = self._unchanged = None
-            done = original(holder, fgraph, node, rewriter, **kwargs)
+            # A rewriter may rewrite an inner graph.
+            around = self._made_by, self._unchanged, self._raised_by
+            self._made_by = self._unchanged = self._raised_by = None
+            text, count = str(node)[:_LONGEST], self.count
+            try:
+                done = original(holder, fgraph, node, rewriter, **kwargs)
+            except Exception:
+                if self.count == count:  # else one that ran inside of it has raised the error
+                    raised_by = self._raised_by or self._made_by or rewriter
+                    self._note(raised_by, None, self._copied(fgraph), text)
+                raise
             if done:
-                made_by = self._made_by or rewriter
-                self._note(made_by, fgraph, self._unchanged, str(node)[:_LONGEST])
-            self._made_by, self._unchanged = around
+                self._note(self._made_by or rewriter, fgraph, self._unchanged, text)
+            self._made_by, self._unchanged, self._raised_by = around
             return done
 
         return process_node
@@ -102,16 +121,22 @@ class RewriteGate:
             if isinstance(rewriter, _HOLDERS) or self._is_needed(rewriter):
                 with self._inside(rewriter):
                     return original(rewriter, fgraph, *args, **kwargs)
-            if self._is_closed:
+            if self._is_closed or _name(rewriter) == self._without:
                 empty = FunctionGraph([], [])  # of which it returns what its caller expects
                 rewriter.add_requirements(empty)
                 return original(rewriter, empty, *args, **kwargs)
             before = self._copied(fgraph)
             changes, count = _Changes(), self.count
             fgraph.attach_feature(changes)
-            with self._inside(rewriter):
-                result = original(rewriter, fgraph, *args, **kwargs)
-            fgraph.remove_feature(changes)
+            try:
+                with self._inside(rewriter):
+                    result = original(rewriter, fgraph, *args, **kwargs)
+            except Exception:
+                if self.count == count:
+                    self._note(rewriter, None, before, None)
+                raise
+            finally:
+                fgraph.remove_feature(changes)
             if changes.happened and self.count == count:
                 self._note(rewriter, fgraph, before, None)
             return result
@@ -128,8 +153,13 @@ class RewriteGate:
             del self._within[len(self._within) - bool(name) :]
 
     def _note(
-        self, rewriter: Any, fgraph: FunctionGraph, before: FunctionGraph | None, node: str | None
+        self,
+        rewriter: Any,
+        fgraph: FunctionGraph | None,
+        before: FunctionGraph | None,
+        node: str | None,
     ) -> None:
+        """Count a rewrite; there is no graph after one that raises an error."""
         self.count += 1
         name, within = _name(rewriter), tuple(self._within)
         positions: dict[str, float] = optdb.__position__
@@ -142,7 +172,7 @@ class RewriteGate:
             node,
         )
         if before is not None:
-            self.before, self.after = before, copy_nodes(fgraph)
+            self.before, self.after = before, None if fgraph is None else copy_nodes(fgraph)
 
     @staticmethod
     def _is_needed(rewriter: Any) -> bool:
@@ -191,9 +221,14 @@ def _methods(base: type[Any], name: str, wrap: Any) -> list[_Method]:
 
 
 @contextmanager
-def rewrite_gate(most: int | None = None, *, keeps_graphs: bool = False) -> Iterator[RewriteGate]:
-    """Let PyTensor apply no more than ``most`` rewrites inside of the block, and count them."""
-    gate = RewriteGate(most, keeps_graphs=keeps_graphs)
+def rewrite_gate(
+    most: int | None = None, without: str | None = None, *, keeps_graphs: bool = False
+) -> Iterator[RewriteGate]:
+    """Let PyTensor apply no more than ``most`` rewrites inside of the block, and count them.
+
+    Those of the rewriter ``without`` are left out.
+    """
+    gate = RewriteGate(most, without, keeps_graphs=keeps_graphs)
     patched = [
         (NodeProcessingGraphRewriter, "process_node", gate.process_node),
         *_methods(NodeRewriter, "transform", gate.note_transform),

@@ -35,7 +35,7 @@ from scanopt_cli.verification.modes import WITHOUT_C
 REQUEST = "request.pkl"
 RECORD = "record.jsonl"
 ARGUMENTS = "arguments.npz"
-"""The arguments of a run in which values differ, beside the graphs around a rewrite."""
+"""The arguments of the first run in which values differ, beside the graphs around a rewrite."""
 _STDERR = "stderr.txt"
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from importlib import import_module; "
@@ -112,11 +112,13 @@ class Request:
 class Gate:
     """How many of PyTensor's rewrites are applied, and where the graphs around the last go.
 
-    ``most`` is ``None`` for all of them. Without a directory, the graphs are not kept.
+    ``most`` is ``None`` for all of them. Without a directory, the graphs are not kept. Those of the
+    rewriter ``without`` are left out.
     """
 
     most: int | None = None
     directory: Path | None = None
+    without: str | None = None
 
 
 def tables(*graphs: Graph) -> tuple[dict[str, Any], ...]:

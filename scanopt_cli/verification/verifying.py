@@ -90,10 +90,14 @@ def verify(
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A verification, and how many of PyTensor's rewrites were applied, if they were counted."""
+    """A verification, and whether the child came to its end.
+
+    And how many of PyTensor's rewrites were applied, if they were counted.
+    """
 
     verification: Verification
     rewritten: Rewritten | None
+    has_ended: bool
 
     @property
     def error(self) -> str | None:
@@ -146,7 +150,7 @@ def evaluate(
             one if one.output is None else replace(one, loops=loops[one.output]) for one in found
         )
     result = replace(result, differences=found, remarks=(*pair.remarks, *result.remarks))
-    return Evaluation(result, next(iter(record.of(Rewritten)), None))
+    return Evaluation(result, next(iter(record.of(Rewritten)), None), record.failure is None)
 
 
 def _is_always_empty(output: Variable) -> bool:

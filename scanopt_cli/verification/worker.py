@@ -161,7 +161,8 @@ class CompiledPair:
         if gate is None or side == 0:
             yield
             return
-        with rewrite_gate(gate.most, keeps_graphs=gate.directory is not None) as counted:
+        keeps_graphs = gate.directory is not None
+        with rewrite_gate(gate.most, gate.without, keeps_graphs=keeps_graphs) as counted:
             yield
         made = self._functions[side]
         error = error_text(made) if isinstance(made, Exception) else None
@@ -256,16 +257,19 @@ class _Session:
                     self._write(ModeNote(text))
                 differences = tuple(item for item in differences if item.output in genuine)
             elif differences:
-                self._keep_arguments(sample)
+                differences = self._not_arbitrary(differences, values, sample)
+                if differences:
+                    self._keep_arguments(sample)
             self._write(CompiledRun(differences))
 
     def _keep_arguments(self, sample: Sample) -> None:
-        """Write the arguments of a run, if they are arrays and there is a place for them."""
+        """Write the arguments of the first run that differs, if they are arrays and asked for."""
         gate = self.request.gate
         arrays = [np.asarray(value) for value in sample.arguments]
         if (
             gate is not None
             and gate.directory is not None
+            and not (gate.directory / ARGUMENTS).exists()
             and all(a.dtype != object for a in arrays)
         ):
             np.savez(gate.directory / ARGUMENTS, *arrays, allow_pickle=False)
@@ -332,13 +336,19 @@ class _Session:
 
     def _is_arbitrary(self, comparison: Comparison, a: list[Any], sample: Sample) -> bool:
         """Whether only outputs differ that depend on memory that the first graph never wrote."""
+        return not self._not_arbitrary(comparison.differences, a, sample)
+
+    def _not_arbitrary(
+        self, differences: Sequence[Difference], a: list[Any], sample: Sample
+    ) -> tuple[Difference, ...]:
+        """Return differences of outputs that do not depend on memory that nobody wrote."""
         with filled_buffers():
             again = self.plain.values(0, sample)
         if isinstance(again, Exception):
-            return True
+            return ()
         repeated = self._compare(a, again, replace(sample, specials=False))
         changed = {item.output for item in repeated.differences}
-        return changed.issuperset(item.output for item in comparison.differences)
+        return tuple(item for item in differences if item.output not in changed)
 
     def _compare(self, a: list[Any], b: list[Any], sample: Sample) -> Comparison:
         request = self.request

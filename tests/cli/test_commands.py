@@ -169,6 +169,47 @@ def test_verify(files: Path) -> None:
     assert told["verdict"] == "identical"
 
 
+@pytest.mark.usefixtures("evaluated_here")
+def test_verify_names_the_command_that_finds_the_place(tmp_path: Path) -> None:
+    """The step of a loop, or the rewrite of PyTensor's; both commands find something."""
+    v, x = pt.dvector("v"), pt.dscalar("x")
+
+    def summed(factor: float) -> Any:
+        return graph_of(scan(lambda a, y: y + factor * a, sequences=[v], outputs_info=[x])[-1])
+
+    is_large = pt.gt(abs(x), 0.001)
+    graphs = {
+        "a": summed(1.0),
+        "b": summed(1.5),
+        "switch": graph_of(pt.switch(is_large, 0, 2).astype("int8")),
+        "booleans": graph_of((1 - is_large) + (1 - is_large)),
+    }
+    for name, graph in graphs.items():
+        so.save(graph, tmp_path / f"{name}.pkl")
+    for pair, options, wanted in (
+        (("a", "b"), ("--mode", "plain"), "scanopt trace --between a.pkl b.pkl --seed 3"),
+        (("switch", "booleans"), ("--mode", "vm"), "scanopt bisect booleans.pkl -p none --mode vm"),
+    ):
+        files = [f"{name}.pkl" for name in pair]
+        done = scanopt("verify", *files, *options, "--seed", "3", cwd=tmp_path)
+        assert done.code == 1
+        told = " ".join(done.err.split())
+        assert told == f"scanopt: where they begin to differ: {wanted}"
+        assert scanopt(*wanted.split()[1:], cwd=tmp_path).code == 1
+
+
+@pytest.mark.usefixtures("evaluated_here")
+def test_twin_verify_names_no_command(files: Path) -> None:
+    """There is no loop that differs, or nothing does."""
+    done = scanopt("verify", files / "wasteful.pkl", files / "wasteful.pkl", "--mode", "plain")
+    assert (done.code, done.err) == (0, "")
+    x = pt.dscalar("x")
+    for name, output in (("a", x + 1), ("b", x + 2)):
+        so.save(graph_of(output), files / f"{name}_differs.pkl")
+    done = scanopt("verify", files / "a_differs.pkl", files / "b_differs.pkl", "--mode", "plain")
+    assert (done.code, done.err) == (1, "")
+
+
 def test_a_preset_lists_its_passes() -> None:
     done = scanopt("passes", "default", "--format", "json")
     names = [item["name"] for item in json.loads(done.out)["passes"]]

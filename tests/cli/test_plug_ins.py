@@ -154,6 +154,8 @@ def test_its_error_is_one_of_the_command(plug_ins: Install, file: Path) -> None:
     told = "the pass failing of the package test_plug_ins failed (ValueError: no luck at all)"
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert done.err.startswith(f"scanopt: error: {told}; ")
+    how = f"scanopt bisect {file} -p merge-equal,failing --mode plain --repro bug.py"
+    assert done.err.endswith(f"a script that shows it: {how}\n")
     assert not target.exists()
     done = scanopt("optimize", file, "-p", "failing", "--format", "json")
     assert done.code == 2

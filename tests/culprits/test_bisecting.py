@@ -27,6 +27,8 @@ from scanopt_cli.errors import ScanoptError, VerificationError
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.grammar import parse
+from scanopt_cli.pipeline.registry import package_of
+from scanopt_cli.verification.spawning import Gate
 from support.faulty_passes import FAULTY, Crashing, Hungry, Inexact, Raising, SplitTanh
 from support.graph_building import scan
 from support.tiers import deep
@@ -69,6 +71,18 @@ def test_a_faulty_pass(faulty: Pass) -> None:
         assert culprit.before is not None
         assert culprit.after is not None
         assert so.diff(culprit.before, culprit.after).changes
+
+
+def test_a_pass_that_raises_and_leaves_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`optimize` goes on after an error of one of scanopt's own passes; it is found as well."""
+    monkeypatch.delenv("SCANOPT_STRICT")
+    assert package_of(Raising()) is None
+    wrong, limits = PLAIN, Limits()
+    (culprit,) = bisect(graph_with_tanhs(), (Raising(),), wrong=wrong, limits=limits).culprits
+    assert (culprit.name, culprit.number, culprit.failing) == ("raising", FAULTY, "raising")
+    assert "TypeError" in culprit.why
+    assert culprit.before is not None
+    assert culprit.after is None
 
 
 @pytest.mark.deep
@@ -148,6 +162,39 @@ def test_commands_that_cannot_run(command: str) -> None:
 def test_compiling_raises() -> None:
     graph = graph_with_tanhs()
     assert not bisect(graph, (SplitTanh(),), wrong=CompilingRaises(compiled_by="vm")).culprits
+
+
+def test_a_rewriter_that_raises() -> None:
+    """`scan_push_out_add` counts as the rewrite that breaks it, not the last one before it."""
+    a, b, start = pt.dtensor3("a"), pt.dtensor3("b"), pt.dmatrix("start")
+    sums = scan(
+        lambda p, q, total: pt.add(p, pt.dot(p, q), total), sequences=[a, b], outputs_info=[start]
+    )
+    graph = from_io([a, b, start], [sums.owner.inputs[0][-1]])  # of the buffer, start included
+    wrong = CompilingRaises(compiled_by="vm", error="Assertion")
+    (culprit,) = bisect(graph, "none", wrong=wrong).culprits
+    assert (culprit.maker, culprit.name) == (Maker.PYTENSOR, "scan_push_out_add")
+    assert culprit.number == culprit.of
+    assert culprit.is_certain
+    assert culprit.node is not None
+    assert "Scan{" in culprit.node
+    assert culprit.before is not None
+    assert culprit.after is None
+
+
+def test_a_linker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is broken without any rewrite is none's fault."""
+    limits = list[int | None]()
+
+    def gated(_: object, __: object, ___: object, gate: Gate, ____: object) -> Outcome:
+        limits.append(gate.most)
+        return Outcome(State.BROKEN, mode="vm", n_rewrites=7)
+
+    monkeypatch.setattr(ValuesDiffer, "gated", gated)
+    monkeypatch.setattr(ValuesDiffer, "of", lambda *_: Outcome(State.BROKEN))
+    (culprit,) = bisect(graph_with_tanhs(), "none", wrong=ValuesDiffer(compiled_by="vm")).culprits
+    assert (culprit.name, culprit.number, culprit.is_certain) == ("linker", None, True)
+    assert limits == [None, None, 0, 0]
 
 
 class _Flaky(Property):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.builders import OpFromGraph
 
 import scanopt_cli as so
 from scanopt_cli.culprits.properties import (
@@ -19,7 +21,7 @@ from scanopt_cli.culprits.properties import (
 )
 from scanopt_cli.culprits.reducing import reduce
 from scanopt_cli.culprits.reductions import REDUCTIONS, size
-from scanopt_cli.errors import VerificationError
+from scanopt_cli.errors import ScanoptError, VerificationError
 from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import walk
 from support.faulty_passes import FAULTY, Inexact
@@ -87,6 +89,147 @@ def test_the_same_each_time_and_in_two_parts() -> None:
     assert size(rest.graph) == size(one.graph)
 
 
+class Interrupted(Has):
+    """Somebody presses Ctrl-C while the graph of a number is looked at."""
+
+    def __init__(self, what: str, number: int | None = None) -> None:
+        super().__init__(what)
+        self.number, self.count = number, 0
+
+    def of(self, graph: Graph, original: Graph, limits: Limits) -> Outcome:
+        if self.count == self.number:
+            raise KeyboardInterrupt
+        self.count += 1
+        return super().of(graph, original, limits)
+
+
+@pytest.mark.parametrize("number", [3, 11, *deep(2, 5, 8, 15, 20)])
+def test_goes_on_where_it_was_interrupted(number: int, tmp_path: Path) -> None:
+    """The same graphs as without an interrupt, each looked at once; but the first, twice a call."""
+    whole = Interrupted("Tanh")
+    wanted = reduce(large_graph(), wrong=whole)
+    tried, seen = tmp_path / "tried", list[Graph]()
+    first, second = Interrupted("Tanh", number), Interrupted("Tanh")
+    with pytest.raises(KeyboardInterrupt):
+        reduce(large_graph(), wrong=first, tried=tried, found=seen.append)
+    assert tried.exists() == (number > 2)
+    before = len(seen)
+    found = reduce(large_graph(), wrong=second, tried=tried, found=seen.append)
+    assert not tried.exists()
+    assert first.count + second.count == whole.count + 2
+    assert (found.tried, found.kept, found.remembered) == (wanted.tried, wanted.kept, number - 2)
+    assert so.digest(found.graph) == so.digest(wanted.graph) == so.digest(seen[-1])
+    # Of what was found before, only the last graph is told of again.
+    assert wanted.kept <= len(seen) <= wanted.kept + (before > 0)
+
+
+def test_goes_on_in_parts(tmp_path: Path) -> None:
+    wanted = reduce(large_graph(), wrong=Has("Cos"))
+    parts = 1
+    while not (
+        part := reduce(large_graph(), wrong=Has("Cos"), most=4, tried=tmp_path / "tried")
+    ).is_minimal:
+        assert part.tried == 4 * parts
+        parts += 1
+    assert parts >= wanted.tried // 4
+    assert so.digest(part.graph) == so.digest(wanted.graph)
+
+
+def test_a_line_that_an_interrupt_cut_off(tmp_path: Path) -> None:
+    tried = tmp_path / "tried"
+    reduce(large_graph(), wrong=Has("Cos"), most=5, tried=tried)
+    whole = tried.read_bytes()
+    tried.write_bytes(whole[:-9])
+    part = reduce(large_graph(), wrong=Has("Cos"), most=1, tried=tried)
+    assert (part.remembered, part.tried) == (4, 5)
+    assert tried.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda path: path.write_text("my notes"), "is in the way; move it away"),
+        (lambda path: path.write_bytes(b"\0\xff"), "is in the way; move it away"),
+        (lambda path: (path.unlink(), path.mkdir()), "cannot be read: Is a directory"),
+        (lambda path: None, "is what another reduction has tried; delete it to begin anew"),
+    ],
+    ids=["text", "bytes", "directory", "other"],
+)
+def test_files_of_something_else(
+    change: Callable[[Path], object], message: str, tmp_path: Path
+) -> None:
+    tried = tmp_path / "tried"
+    reduce(large_graph(), wrong=Has("Tanh"), most=1, tried=tried)
+    change(tried)
+    before = tried.read_bytes() if tried.is_file() else None
+    with pytest.raises(ScanoptError, match=message):
+        reduce(large_graph(), wrong=Has("Cos"), tried=tried)
+    assert (tried.read_bytes() if tried.is_file() else None) == before
+
+
+def test_twin_broken_in_another_way() -> None:
+    """Without the cosine, the graph would raise another error."""
+
+    class _Raises(Has):
+        def of(self, graph: Graph, original: Graph, limits: Limits) -> Outcome:
+            has_it = super().of(graph, original, limits).state is State.BROKEN
+            return Outcome(State.BROKEN, kinds=("cosine" if has_it else "other",))
+
+    found = reduce(large_graph(), wrong=_Raises("Cos"))
+    assert "Cos" in [str(node.op) for node in walk(found.graph.fgraph)]
+
+
+def long_inputs() -> Graph:
+    """Two arrays of one length, one of another, and a count."""
+    v, w, r = (pt.tensor(name, shape=(shape,)) for name, shape in (("v", 9), ("w", 9), ("r", None)))
+    n = pt.lscalar("n")
+    graph = from_io([v, w, r, n], [pt.cos(v * w).sum() + r.sum() * n])
+    call = (np.arange(9.0), np.arange(9.0), np.arange(12.0), np.int64(12))
+    return Graph(fgraph=graph.fgraph, recorded=(call,))
+
+
+def test_shorter_inputs() -> None:
+    """The recorded call must stay, and of the vectors two entries, one of them a 1."""
+
+    class _Long(Has):
+        def of(self, graph: Graph, original: Graph, limits: Limits) -> Outcome:
+            is_long = all(np.size(value) >= 2 for call in graph.recorded for value in call[:2])
+            if not is_long or not graph.recorded or len(graph.inputs) < 2:
+                return Outcome(State.FINE)
+            return super().of(graph, original, limits)
+
+    found = reduce(long_inputs(), wrong=_Long("Cos"))
+    assert [v.type.shape for v in found.graph.inputs] == [(2,), (2,)]
+    assert [value.tolist() for value in found.graph.recorded[0]] == [[1, 1], [1, 1]]
+    assert size(found.graph)[-4:] == (4, 4, 0, 0)
+
+
+def test_whole_numbers() -> None:
+    """Ones are not broken, nor is a number alone; 1 and 2 are."""
+
+    class _Rising(Has):
+        def of(self, graph: Graph, original: Graph, limits: Limits) -> Outcome:
+            values = [value for call in graph.recorded for value in call]
+            if not any(np.size(value) > 1 and np.all(np.diff(value) > 0) for value in values):
+                return Outcome(State.FINE)
+            return super().of(graph, original, limits)
+
+    v = pt.dvector("v")
+    for values in ([0.25, 0.5, 1.75], [-1.5, 0.25]):
+        graph = from_io([v], [pt.cos(v)])
+        graph = Graph(fgraph=graph.fgraph, recorded=((np.array(values),),))
+        ((kept,),) = reduce(graph, wrong=_Rising("Cos")).graph.recorded
+        assert kept.tolist() == [1.0, 2.0]
+
+
+def test_lengths_that_a_body_has_too() -> None:
+    """An OpFromGraph wants nine entries, until it is inlined."""
+    inner, v = pt.tensor("inner", shape=(9,)), pt.tensor("v", shape=(9,))
+    graph = from_io([v], [OpFromGraph([inner], [pt.cos(inner)])(v)])
+    found = reduce(graph, wrong=Has("Cos"))
+    assert [v.type.shape for v in found.graph.inputs] == [(1,)]
+
+
 def test_recorded_calls_go_with_their_inputs() -> None:
     x, y = pt.dscalars("xy")
     graph = from_io([x, y], [pt.cos(x) + pt.exp(y)])
@@ -136,6 +279,34 @@ def test_a_bug_of_pytensor(build: Callable[[], Graph]) -> None:
     found = reduce(build(), wrong=ValuesDiffer(compiled_by="vm"))
     assert found.after <= 6
     assert {str(node.op) for node in walk(found.graph.fgraph)} >= {"Add", "Sub"}
+
+
+@pytest.mark.usefixtures("evaluated_here")
+def test_only_what_one_rewriter_breaks() -> None:
+    """What shows it is recorded. Where another one breaks the graph as well, it is said."""
+    x, v = pt.dscalar("x"), pt.dvector("v")
+    is_large = pt.gt(abs(x), 0.001)
+    booleans = (1 - is_large) + (1 - is_large)
+    reversed_row = pt.specify_shape(v, (5,))[:-2:-1].sum()
+    wrong = ValuesDiffer(compiled_by="vm", runs=1)
+    found = reduce(from_io([x, v], [booleans + v[0]]), wrong=wrong, rewriter="local_add_canonizer")
+    ((value,),) = found.graph.recorded
+    assert value == 1
+    assert found.after <= 3
+    with pytest.raises(VerificationError, match="is not broken: without local_add_canonizer"):
+        reduce(
+            from_io([x, v], [booleans, reversed_row]), wrong=wrong, rewriter="local_add_canonizer"
+        )
+
+
+@pytest.mark.usefixtures("evaluated_here")
+def test_twin_a_rewriter_that_is_not_to_blame() -> None:
+    x = pt.dscalar("x")
+    is_large = pt.gt(abs(x), 0.001)
+    graph = from_io([x], [(1 - is_large) + (1 - is_large)])
+    wrong = ValuesDiffer(compiled_by="vm", runs=1)
+    with pytest.raises(VerificationError, match="is not broken: without local_exp_log, 1 in place"):
+        reduce(graph, wrong=wrong, rewriter="local_exp_log")
 
 
 def test_what_is_not_broken() -> None:

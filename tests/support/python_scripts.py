@@ -52,3 +52,19 @@ def runs_alone(script: so.PythonScript, folder: Path, *, as_program: bool = Fals
     done = run([sys.executable, "-c", _ALONE, str(path), name], folder, {})
     assert done.code == 0, done.err
     return done.out
+
+
+def fails_alone(script: so.PythonScript, folder: Path) -> str:
+    """Return the error of a script that fails in a process that has no scanopt."""
+    path = folder / "bug.py"
+    script.save(path)
+    done = run([sys.executable, "-c", _ALONE, str(path), "__main__"], folder, {})
+    assert done.code == 1, done.out
+    return done.err
+
+
+def lines_of_graph(script: so.PythonScript) -> int:
+    """Return how many lines of a script build the graph, without imports and its ending."""
+    built = script.text.partition('\nif __name__ == "__main__":')[0].splitlines()
+    other = ("#", "import ", "from ")
+    return sum(bool(line.strip()) and not line.startswith(other) for line in built)

@@ -45,6 +45,29 @@ def test_where_a_nan_was_made(mode: str) -> None:
     assert np.isfinite(function(np.ones(3), 1.0)[0])
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_twin_what_a_step_masks_is_no_error_and_its_gradient_is(mode: str) -> None:
+    """A maximum takes no infinity: the value is right, and the gradient is a NaN.
+
+    Of a switch, PyTensor's rewrites mend the gradient.
+    """
+    v, x = pt.dvector("v"), pt.dscalar("x")
+    steps = scan(
+        lambda a, y: pt.maximum(pt.log(a), -4.0) + 0.5 * y,
+        sequences=[v],
+        outputs_info=[x],
+        name="masked",
+    )
+    given = np.array([1.0, 0.0, 1.0])
+    with so.nan_guard() as guard:
+        right = pytensor.function([v, x], steps[-1], mode=mode)
+        wrong = pytensor.function([v, x], pytensor.grad(steps[-1], v), mode=mode)
+    assert right(given, 1.0) == -1.875
+    assert guard.found == []
+    with pytest.raises(so.NanError, match="in step 1 of grad_of_masked"):
+        wrong(given, 1.0)
+
+
 def test_inside_of_enabled() -> None:
     with so.enabled(cache=False), so.nan_guard():
         function = pytensor.function(*_logs(), mode="FAST_RUN")
