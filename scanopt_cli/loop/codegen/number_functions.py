@@ -13,7 +13,7 @@ from typing import Any
 from numba.core import imputils, types
 from numba.core.runtime.nrt import rtsys
 from numba.core.typing import builtins as _operators  # noqa: F401  # they are registered by it
-from numba.core.typing import npydecl, templates
+from numba.core.typing import mathdecl, npydecl, templates
 
 
 def register_number_functions(context: Any) -> None:
@@ -46,7 +46,7 @@ def _is_number(kind: Any) -> bool:
 def _kind_of(function: Any) -> Any:
     """Return the type of an operator or ufunc, which knows its signatures."""
     found: Any = None
-    for registry in (npydecl.registry, templates.builtin_registry):
+    for registry in (npydecl.registry, mathdecl.registry, templates.builtin_registry):
         for value, kind in registry.globals:
             if value is function:
                 found = kind if found is None else found.augment(kind)

@@ -15,7 +15,7 @@ from support.benchmarks.fresh_process import run
 from support.graph_building import scan
 
 _LOOKED_UP = """
-import json, operator, sys
+import json, math, operator, sys
 from itertools import product
 import numpy as np
 import pytensor.link.numba.dispatch
@@ -24,7 +24,10 @@ from numba.core.registry import cpu_target
 from scanopt_cli.loop.codegen.number_functions import number_function, register_number_functions
 
 kinds = types.boolean, types.int8, types.int64, types.uint64, types.float32, types.float64
-unary = abs, operator.neg, np.negative, np.square, np.exp, np.log, np.isinf, np.ceil, np.tanh
+unary = (
+    abs, operator.neg, np.negative, np.square, np.exp, np.log, np.isinf, np.ceil, np.tanh,
+    np.log1p, math.erf, math.erfc, math.lgamma,
+)
 binary = (
     operator.add, operator.sub, operator.mul, operator.lt, operator.eq, operator.ne, np.add,
     np.subtract, np.divide, np.true_divide, np.greater_equal, np.maximum, np.power, np.mod,
