@@ -19,6 +19,7 @@ from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.integration.compilation.blocks import innermost
 from scanopt_cli.integration.compilation.compilation_stages import has_loops, uses_passes
+from scanopt_cli.ir.older_objects import older_objects_set_aside
 
 _KEEPING = "scanopt_cli.integration.compilation.keeping"
 _lock = threading.Lock()
@@ -65,7 +66,8 @@ def _preparing(original: Callable[..., None]) -> Any:
             return
         from scanopt_cli.integration.compilation.keeping import rewrite_or_read
 
-        rewrite_or_read(rewrite, block, fgraph, mode, inputs, (*outputs, *additional_outputs))
+        with older_objects_set_aside():
+            rewrite_or_read(rewrite, block, fgraph, mode, inputs, (*outputs, *additional_outputs))
 
     return staticmethod(prepare_fgraph)
 

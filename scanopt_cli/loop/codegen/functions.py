@@ -29,6 +29,7 @@ from pytensor.link.numba.dispatch.basic import (
 from pytensor.typed_list.type import TypedListType
 
 from scanopt_cli.loop.codegen import routines  # noqa: F401  # code that is read may call them
+from scanopt_cli.loop.codegen.direct_compiler import DirectCompiler, takes_all_arguments
 from scanopt_cli.loop.codegen.freed_memory import keep_freed_memory
 from scanopt_cli.loop.codegen.keys import key_of
 from scanopt_cli.loop.operators import Loop, TracedLoop
@@ -48,6 +49,16 @@ def writing_of(fgraph: FunctionGraph) -> list[float]:
     Numba compiles meanwhile, are not among them.
     """
     return _writing.setdefault(fgraph, [])
+
+
+_codes: WeakKeyDictionary[FunctionGraph, Callable[..., Any]] = WeakKeyDictionary()
+
+
+def compile_directly(function: Any, fgraph: FunctionGraph) -> None:
+    """Let Numba compile a graph's function by `DirectCompiler`, if its code is written at once."""
+    code = _codes.get(fgraph)
+    if code is not None and takes_all_arguments(function.py_func):
+        function._compiler.pipeline_class = partial(DirectCompiler, code)
 
 
 @numba_funcify_and_cache_key.register(FunctionGraph)
@@ -168,6 +179,7 @@ def direct_function(
         name,
         {"code": code},
     )
+    _codes[fgraph] = code
     return intrinsic(function), key_of(fgraph)
 
 

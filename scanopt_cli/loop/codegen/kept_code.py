@@ -23,7 +23,7 @@ from numba.core.runtime.nrt import rtsys
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS
 
-from scanopt_cli.loop.codegen.functions import writing_of
+from scanopt_cli.loop.codegen.functions import compile_directly, writing_of
 from scanopt_cli.loop.codegen.keys import PREFIX
 from scanopt_cli.store import Store
 
@@ -93,6 +93,7 @@ def keep_code(
     seconds = CodeSeconds(writings=writing_of(fgraph))
     if isinstance(function, Dispatcher):
         dispatcher: Any = function
+        compile_directly(dispatcher, fgraph)
         key = CACHED_SRC_FUNCTIONS.get(function.py_func, "")
         is_kept = key.startswith(PREFIX) and hasattr(dispatcher._cache, "_impl")
         kept_in = store if is_kept else None

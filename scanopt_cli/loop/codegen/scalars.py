@@ -159,6 +159,35 @@ def _sigmoid(_op: Any, node: Apply) -> Rule | None:
     return rule
 
 
+@_rule.register(special.Softplus)
+def _softplus(_op: Any, node: Apply) -> Rule | None:
+    dtypes = {v.type.dtype for v in (*node.inputs, *node.outputs)}
+    if len(dtypes) > 1 or np.dtype(*dtypes).kind != "f":
+        return None
+
+    def rule(writer: Writer, numbers: Sequence[Number]) -> list[Number]:
+        (x,) = numbers
+        builder = writer.builder
+        found = writer.variable(x)
+
+        def is_below(limit: float) -> Any:
+            return writer.called(operator.lt, x, writer.number(limit, np.float64)).code
+
+        with builder.if_else(is_below(18.0)) as (low, high):
+            with low, builder.if_else(is_below(-37.0)) as (lowest, other):
+                with lowest:
+                    builder.store(writer.called(np.exp, x).code, found)
+                with other:
+                    power = writer.called(np.exp, x)
+                    builder.store(writer.called(np.log1p, power).code, found)
+            with high, builder.if_then(is_below(33.3)):
+                rest = writer.called(np.exp, writer.called(operator.neg, x))
+                builder.store(writer.called(operator.add, x, rest).code, found)
+        return [Number(builder.load(found), x.dtype)]
+
+    return rule
+
+
 @_rule.register(special.Erf)
 @_rule.register(special.Erfc)
 @_rule.register(special.GammaLn)

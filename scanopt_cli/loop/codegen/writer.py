@@ -17,6 +17,7 @@ from pytensor.configdefaults import config
 
 from scanopt_cli.loop.codegen.hints import AccessGroup, hint, in_vectors, is_written_out
 from scanopt_cli.loop.codegen.lengths import LengthWriter
+from scanopt_cli.loop.codegen.number_functions import number_function
 from scanopt_cli.loop.codegen.values import (
     Array,
     Gathered,
@@ -310,11 +311,7 @@ class Writer(LengthWriter):
     def _found(self, function: Any, kinds: tuple[Any, ...]) -> tuple[Any, Any]:
         """Return what writes a function of numbers, and its signature; Numba searches for long."""
         if (function, kinds) not in self._searched:
-            typing = self.context.typing_context
-            kind = typing.resolve_value_type(function)
-            signature = typing.resolve_function_type(kind, kinds, {})
-            code = self.context.get_function(kind, signature)
-            self._searched[function, kinds] = code, signature
+            self._searched[function, kinds] = number_function(self.context, function, kinds)
         return self._searched[function, kinds]
 
     # What Numba's functions take and return.
