@@ -294,6 +294,12 @@ def _with_one_step(graph: Graph, node: Apply) -> Graph | None:
         (new,) = slot.inner_outputs  # a mit_mot with several is no candidate
         row = new if old.type.ndim == new.type.ndim else new[None]  # type: ignore[index]
         made[old] = old.type.filter_variable(row, allow_convert=True)
+        if slot.kind in AFTER_START:  # the rows behind the initial ones are that of the step
+            made |= {
+                reader.outputs[0]: reader.outputs[0].type.filter_variable(row, allow_convert=True)
+                for reader, _ in graph.fgraph.clients[old]
+                if _is_returned(reader, {old: slot.n_initial})
+            }
     return _with_outputs(graph, substituted(graph.fgraph.outputs, made))
 
 
