@@ -156,14 +156,3 @@ class _WrittenFunction(BaseLower):
             self.builder, self.context.get_return_value(self.builder, kind, made)
         )
         self.post_lower()
-
-
-def takes_all_arguments(function: Any) -> bool:
-    """Whether a Python function has the form that `DirectCompiler` compiles."""
-    code = function.__code__
-    takes_several = bool(code.co_flags & _VARARGS)
-    return takes_several and not code.co_argcount and not code.co_kwonlyargcount
-
-
-_VARARGS = 0x04
-"""Python's flag of a function with ``*args``."""

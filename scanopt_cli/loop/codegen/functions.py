@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from inspect import CO_VARARGS
 from time import perf_counter
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -29,7 +30,6 @@ from pytensor.link.numba.dispatch.basic import (
 from pytensor.typed_list.type import TypedListType
 
 from scanopt_cli.loop.codegen import routines  # noqa: F401  # code that is read may call them
-from scanopt_cli.loop.codegen.direct_compiler import DirectCompiler, takes_all_arguments
 from scanopt_cli.loop.codegen.freed_memory import keep_freed_memory
 from scanopt_cli.loop.codegen.keys import key_of
 from scanopt_cli.loop.operators import Loop, TracedLoop
@@ -58,7 +58,21 @@ def compile_directly(function: Any, fgraph: FunctionGraph) -> None:
     """Let Numba compile a graph's function by `DirectCompiler`, if its code is written at once."""
     code = _codes.get(fgraph)
     if code is not None and takes_all_arguments(function.py_func):
-        function._compiler.pipeline_class = partial(DirectCompiler, code)
+        function._compiler.pipeline_class = partial(_direct_compiler, code)
+
+
+def _direct_compiler(code: Callable[..., Any], *contexts: Any, **others: Any) -> Any:
+    # Who finds the machine code on disk does not need it.
+    from scanopt_cli.loop.codegen.direct_compiler import DirectCompiler
+
+    return DirectCompiler(code, *contexts, **others)
+
+
+def takes_all_arguments(function: Any) -> bool:
+    """Whether a Python function has the form that `DirectCompiler` compiles."""
+    code = function.__code__
+    takes_several = bool(code.co_flags & CO_VARARGS)
+    return takes_several and not code.co_argcount and not code.co_kwonlyargcount
 
 
 @numba_funcify_and_cache_key.register(FunctionGraph)

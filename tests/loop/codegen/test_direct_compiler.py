@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytensor.tensor as pt
 import pytest
 
 import scanopt_cli as so
-from scanopt_cli.loop.codegen.direct_compiler import DirectCompiler, takes_all_arguments
+from scanopt_cli.loop.codegen.direct_compiler import DirectCompiler
+from scanopt_cli.loop.codegen.functions import takes_all_arguments
 from support.benchmarks.fresh_process import run
 from support.graph_building import scan
 
@@ -131,43 +133,59 @@ def test_a_loop_of_numbers_leaves_the_rest_unregistered_until_it_is_needed(tmp_p
     assert told["draw"]
 
 
-def _compiled(inputs: list[Any], outputs: list[Any]) -> Any:
-    with so.enabled(cache=False):
-        function = pytensor.function(inputs, outputs, mode="NUMBA")
-    maker = function.vm.jit_fn._compiler.pipeline_class
-    assert getattr(maker, "func", None) is DirectCompiler
-    return function
+@pytest.fixture
+def compiled(monkeypatch) -> Iterator[Callable[..., Any]]:
+    """Compiles a function; in the end, each was compiled directly."""
+    seen: list[Any] = []
+    compile_extra = DirectCompiler.compile_extra
+
+    def compile_and_note(self: DirectCompiler, function: Any) -> Any:
+        seen.append(function)
+        return compile_extra(self, function)
+
+    def compiled(inputs: list[Any], outputs: list[Any]) -> Any:
+        with so.enabled(cache=False):
+            function = pytensor.function(inputs, outputs, mode="NUMBA")
+        made.append(function.vm.jit_fn.py_func)
+        return function
+
+    made: list[Any] = []
+    monkeypatch.setattr(DirectCompiler, "compile_extra", compile_and_note)
+    with pytensor.config.change_flags(numba__cache=False):  # what is read is not compiled
+        yield compiled
+    assert made
+    assert set(made) <= set(seen)
 
 
-def test_inputs_of_many_types_and_none():
+def test_inputs_of_many_types_and_none(compiled):
     x, n, flag = pt.dvector("x"), pt.lscalar("n"), pt.bscalar("flag")
     y = pt.fmatrix("y")
     last = scan(lambda v, m: v * 0.5 + m.sum(), outputs_info=[x], non_sequences=[y], n_steps=n)[-1]
     given = np.arange(3.0), 4, 1, np.ones((2, 2), "float32")
     for outputs in ([last + flag], [last, y + flag], [last[0] + flag, last.sum(), x]):
         expected = pytensor.function([x, n, flag, y], outputs, mode="FAST_COMPILE")(*given)
-        for got, want in zip(_compiled([x, n, flag, y], outputs)(*given), expected, strict=True):
+        for got, want in zip(compiled([x, n, flag, y], outputs)(*given), expected, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-12)
             assert got.dtype == want.dtype
     shared = pytensor.shared(np.arange(3.0))
     alone = scan(lambda v: pt.sin(v), outputs_info=[shared], n_steps=5)[-1]
-    (found,) = _compiled([], [alone])()
+    (found,) = compiled([], [alone])()
     np.testing.assert_allclose(found, np.sin(np.sin(np.sin(np.sin(np.sin(np.arange(3.0)))))))
 
 
-def test_one_function_for_several_layouts_of_memory():
+def test_one_function_for_several_layouts_of_memory(compiled):
     x = pt.dmatrix("x")
     outputs = [scan(lambda row, s: s + row, sequences=[x], outputs_info=[pt.zeros(3)])[-1]]
-    function = _compiled([x], outputs)
+    function = compiled([x], outputs)
     value = np.arange(12.0).reshape(4, 3)
     for given in (value, np.asfortranarray(value), value[::-1], np.vstack([value, value])[::2]):
         np.testing.assert_allclose(function(given)[0], given.sum(0))
 
 
-def test_an_error_in_the_code_reaches_the_caller():
+def test_an_error_in_the_code_reaches_the_caller(compiled):
     x, y = pt.dmatrix("x"), pt.dvector("y")
     outputs = [scan(lambda row, s: s + row, sequences=[x], outputs_info=[y])[-1]]
-    function = _compiled([x, y], outputs)
+    function = compiled([x, y], outputs)
     with pytest.raises(ValueError, match=r"shape|length|broadcast"):
         function(np.ones((4, 3)), np.ones(5))
     np.testing.assert_allclose(function(np.ones((4, 3)), np.ones(3))[0], 5)
