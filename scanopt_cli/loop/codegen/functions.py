@@ -38,6 +38,8 @@ type Function = tuple[Callable[..., Any], str | None]
 """What Numba calls, and what it is cached by; ``None`` if it is not."""
 
 _MOST_ARGUMENTS = 500
+_KNOWN_NUMBA = (0, 68)
+"""The version of Numba whose own compiler `DirectCompiler` stands in for; others use theirs."""
 
 _writing: WeakKeyDictionary[FunctionGraph, list[float]] = WeakKeyDictionary()
 
@@ -57,7 +59,8 @@ _codes: WeakKeyDictionary[FunctionGraph, Callable[..., Any]] = WeakKeyDictionary
 def compile_directly(function: Any, fgraph: FunctionGraph) -> None:
     """Let Numba compile a graph's function by `DirectCompiler`, if its code is written at once."""
     code = _codes.get(fgraph)
-    if code is not None and takes_all_arguments(function.py_func):
+    is_known = numba.version_info.short == _KNOWN_NUMBA
+    if code is not None and is_known and takes_all_arguments(function.py_func):
         function._compiler.pipeline_class = partial(_direct_compiler, code)
 
 

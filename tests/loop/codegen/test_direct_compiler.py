@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 import pytest
 
 import scanopt_cli as so
+from scanopt_cli.loop.codegen import functions
 from scanopt_cli.loop.codegen.direct_compiler import DirectCompiler
 from scanopt_cli.loop.codegen.functions import takes_all_arguments
 from support.benchmarks.fresh_process import run
@@ -196,3 +197,13 @@ def test_the_form_of_a_function_that_is_compiled_directly():
     assert not takes_all_arguments(lambda x, *args: (x, args))
     assert not takes_all_arguments(lambda x: x)
     assert not takes_all_arguments(lambda *args, x=1: (args, x))
+
+
+def test_other_versions_of_numba_compile_by_their_own_compiler(monkeypatch):
+    monkeypatch.setattr(functions, "_KNOWN_NUMBA", (0, 1))
+    monkeypatch.setattr(DirectCompiler, "compile_extra", None)  # a call would raise
+    x = pt.dvector("x")
+    last = scan(lambda row, s: s + row, sequences=[x], outputs_info=[pt.zeros(())])[-1]
+    with so.enabled(cache=False), pytensor.config.change_flags(numba__cache=False):
+        function = pytensor.function([x], [last], mode="NUMBA")
+    np.testing.assert_allclose(function(np.arange(4.0))[0], 6)
