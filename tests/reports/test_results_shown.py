@@ -78,10 +78,12 @@ def _made_by_hand(graph: so.Graph) -> Iterator[Any]:
         property="values",
         pipeline="none",
         why="2 in place of 1",
+        is_failing=False,
         before=9,
         after=2,
         tried=5,
         kept=3,
+        remembered=0,
         is_minimal=True,
     )
     times = [Estimate(value, 0.9 * value, 1.1 * value) for value in (2e-3, 1e-3)]
