@@ -11,13 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_loops_to_ops import (
-    LOOPS,
-    RUN,
     Built,
     differentiated,
     float_inputs,
     h,
-    has_loop,
     m,
     mapped,
     t,
@@ -32,6 +29,14 @@ from scanopt_cli.ir.graph import Graph
 from support.compiled_ways import NUMBA, VM, assert_close, compiled
 from support.evaluating import assert_same_outcomes, evaluate
 from support.graph_building import arguments, graph_of, optimized, scan
+from support.needless_loops import (
+    LOOPS,
+    RUN,
+    assert_compiled_values_stay,
+    assert_needs_no_loop,
+    assert_values_stay,
+    has_loop,
+)
 from support.tiers import deep, examples
 
 k, j = pt.lvector("k"), pt.lvector("j")
@@ -149,17 +154,7 @@ CASES: dict[str, Built] = {
 @pytest.mark.parametrize("case", CASES)
 def test_case(case: str, pipeline: str, steps: int) -> None:
     graph = graph_of(CASES[case]())
-    work, remarks = optimized(graph, pipeline)
-    assert not has_loop(work), remarks
-    data = arguments(graph, **numbers(steps))
-    old = evaluate(graph.inputs, graph.outputs, data)
-    new = evaluate(work.inputs, work.outputs, data)
-    if steps == 0:  # a Scan of no steps does not know how long its rows would be
-        assert [type(one) if isinstance(one, Exception) else np.size(one) for one in old] == [
-            type(one) if isinstance(one, Exception) else np.size(one) for one in new
-        ]
-        return
-    assert_same_outcomes(old, new, rtol=1e-9)
+    assert_needs_no_loop(graph, pipeline, numbers(steps))
 
 
 @pytest.mark.parametrize("mode", [VM, *deep(NUMBA)], ids=["vm", "numba"])
@@ -374,18 +369,10 @@ def programs(draw: Any) -> Graph:
 @settings(max_examples=examples(25, 150))
 @given(graph=programs(), steps=st.integers(1, 4))
 def test_generated_maps_keep_their_values(graph: Graph, steps: int) -> None:
-    data = arguments(graph, **numbers(steps))
-    wanted = evaluate(graph.inputs, graph.outputs, data)
-    for pipeline in (RUN, LOOPS, "grad"):
-        work, _ = optimized(graph, pipeline)
-        assert_same_outcomes(wanted, evaluate(work.inputs, work.outputs, data), rtol=1e-7)
+    assert_values_stay(graph, numbers(steps))
 
 
 @settings(max_examples=examples(3, 25))
 @given(graph=programs(), mode=st.sampled_from([VM, *(() if examples(0, 1) == 0 else (NUMBA,))]))
 def test_generated_maps_keep_their_values_compiled(graph: Graph, mode: Any) -> None:
-    data = arguments(graph, **numbers(3))
-    work, _ = optimized(graph, RUN)
-    got = compiled(work.inputs, work.outputs, mode)(*data)
-    for old, new in zip(evaluate(graph.inputs, graph.outputs, data), got, strict=True):
-        assert_close(old, new)
+    assert_compiled_values_stay(graph, numbers(3), mode)

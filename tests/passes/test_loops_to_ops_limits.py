@@ -5,15 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from test_loops_to_ops import (
-    LOOPS,
-    RUN,
-    added,
-    has_loop,
-    mapped,
-    v,
-    x,
-)
+from test_loops_to_ops import added, mapped, v, x
 
 from scanopt_cli.ir.graph import from_io
 from support.evaluating import assert_same_outcomes
@@ -24,6 +16,7 @@ from support.graph_building import (
     outputs_of,
     scan,
 )
+from support.needless_loops import LOOPS, RUN, has_loop
 
 
 @pytest.mark.parametrize("more", [0, 2])

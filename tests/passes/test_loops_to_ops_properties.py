@@ -8,26 +8,15 @@ from typing import Any
 import pytensor.tensor as pt
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_loops_to_ops import (
-    LOOPS,
-    RUN,
-    h,
-    m,
-    u,
-    v,
-    values,
-    x,
-)
+from test_loops_to_ops import h, m, u, v, values, x
 
 from scanopt_cli.ir.graph import Graph
-from support.compiled_ways import VM, assert_close, compiled
-from support.evaluating import assert_same_outcomes, evaluate
+from support.compiled_ways import VM
 from support.graph_building import (
-    arguments,
     graph_of,
-    optimized,
     scan,
 )
+from support.needless_loops import assert_compiled_values_stay, assert_values_stay
 from support.tiers import examples
 
 STEPS: dict[str, Callable[..., Any]] = {
@@ -90,18 +79,10 @@ def programs(draw: Any) -> Graph:
 @settings(max_examples=examples(25, 150))
 @given(graph=programs(), steps=st.integers(1, 4))
 def test_generated_loops_keep_their_values(graph: Graph, steps: int) -> None:
-    data = arguments(graph, **values(steps))
-    wanted = evaluate(graph.inputs, graph.outputs, data)
-    for pipeline in (RUN, LOOPS, "grad"):
-        work, _ = optimized(graph, pipeline)
-        assert_same_outcomes(wanted, evaluate(work.inputs, work.outputs, data), rtol=1e-7)
+    assert_values_stay(graph, values(steps))
 
 
 @settings(max_examples=examples(3, 25))
 @given(graph=programs())
 def test_generated_loops_keep_their_values_compiled(graph: Graph) -> None:
-    data = arguments(graph, **values(3))
-    work, _ = optimized(graph, RUN)
-    got = compiled(work.inputs, work.outputs, VM)(*data)
-    for old, new in zip(evaluate(graph.inputs, graph.outputs, data), got, strict=True):
-        assert_close(old, new)
+    assert_compiled_values_stay(graph, values(3), VM)

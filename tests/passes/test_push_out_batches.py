@@ -353,13 +353,17 @@ def _inside(graph: Graph) -> list[Any]:
     return [inner for node in loops for inner in node.op.fgraph.toposort()]
 
 
-@settings(max_examples=examples(10, 80))
-@given(
+of_any_lengths = given(
     st.sampled_from([name for name in CASES if not name.startswith("4")]),
     st.sampled_from(FORMS),
     st.integers(0, 4),
     st.integers(1, 4),
 )
+"""Draws a case, a form of its loop, a number of steps and a size of matrices."""
+
+
+@settings(max_examples=examples(10, 80))
+@of_any_lengths
 def test_values_of_any_lengths(name: str, passes: str, steps: int, size: int) -> None:
     graph = graph_of(CASES[name][0]())
     work, _ = optimized(graph, passes)
@@ -371,12 +375,7 @@ def test_values_of_any_lengths(name: str, passes: str, steps: int, size: int) ->
 @pytest.mark.deep
 @pytest.mark.parametrize("mode", [VM, NUMBA], ids=["vm", "numba"])
 @settings(max_examples=examples(3, 15))
-@given(
-    st.sampled_from([name for name in CASES if not name.startswith("4")]),
-    st.sampled_from(FORMS),
-    st.integers(0, 4),
-    st.integers(1, 4),
-)
+@of_any_lengths
 def test_compiled_values_of_any_lengths(
     mode: Any, name: str, passes: str, steps: int, size: int
 ) -> None:
