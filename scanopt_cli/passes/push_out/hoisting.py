@@ -24,15 +24,13 @@ from pytensor.tensor.basic import (
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.linalg.decomposition.lu import LUFactor
-from pytensor.tensor.linalg.solvers.general import Solve
-from pytensor.tensor.linalg.solvers.psd import CholeskySolve
-from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot, Prod, Sum
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from pytensor.tensor.type import DenseTensorType, discrete_dtypes
 
 from scanopt_cli.analysis.dependence import dependent_nodes
+from scanopt_cli.analysis.kept_lengths import SOLVERS
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.step_rows import invariant_inputs
 from scanopt_cli.analysis.value_ranges import ValueRanges
@@ -62,7 +60,7 @@ _TOTAL = (
     TensorFromScalar,
 )
 # Ops that compute NaN where there is no result.
-_NAN_INSTEAD = (Cholesky, CholeskySolve, LUFactor, Solve, SolveTriangular)
+_NAN_INSTEAD = (Cholesky, LUFactor, *SOLVERS)
 # Matrices of at most so many rows and columns are multiplied faster than a condition is decided.
 _SMALL = 4
 
