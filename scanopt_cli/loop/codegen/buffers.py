@@ -21,8 +21,11 @@ from llvmlite import ir
 
 from scanopt_cli.loop.codegen.values import Buffer, Length
 
-_MOST_ENTRIES = 64
-"""So many entries, at most, has an array on the stack."""
+_MOST_ENTRIES = 40
+"""So many entries, at most, has an array on the stack.
+
+With up to 64, a filter of eight states is 4% faster, and a batch of 15x3 probabilities 15% slower.
+"""
 _MOST_BYTES = 1 << 16
 """So much of the stack one function takes: threads may have little."""
 _CACHE_LINE = 64

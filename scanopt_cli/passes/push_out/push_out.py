@@ -56,9 +56,11 @@ class PushOut(AnyLoopPass):
     by case 4, a Scan too provably has the rows, its outputs keep every step, its gradient is not
     truncated, and no condition ends it.
 
-    Within `scanopt_cli.enabled` this pass replaces PyTensor's own rewriters. The presets ``grad``
-    and ``loop`` have it, too: PyTensor's, which run when the Scans of a saved graph are compiled,
-    move invariants out of one loop, not out of several. ``default`` leaves it to them.
+    Within `scanopt_cli.enabled` it runs in place of PyTensor's own rewriters, whatever the
+    pipeline. The presets ``grad`` and ``loop`` have it, since PyTensor's rewriters, which run when
+    the Scans of a saved graph are compiled, move invariants out of one loop, not out of several;
+    ``loop`` with ``cheap=false``, as the step of a TracedLoop adds in less time than it reads.
+    Of a saved graph, ``default`` leaves it to PyTensor.
 
     If shapes do not fit, the result raises an error even if the loop runs no step. If no loop
     remains, traces of no steps have rows of the right shape, which a Scan loses.

@@ -237,12 +237,12 @@ def test_a_function_takes_no_more_of_the_stack_than_threads_have() -> None:
     kind = ir.FunctionType(ir.VoidType(), ())
     builder = ir.IRBuilder(ir.Function(ir.Module(), kind, "f").append_basic_block())
     stack = Stack()
-    for _ in range(128):
-        assert stack.room(builder, ir.DoubleType(), 8, (8, 8)) is not None
-    assert stack.room(builder, ir.DoubleType(), 8, (8, 8)) is None
+    for _ in range(256):
+        assert stack.room(builder, ir.DoubleType(), 8, (8, 4)) is not None
+    assert stack.room(builder, ir.DoubleType(), 8, (8, 4)) is None
 
 
-@pytest.mark.parametrize("shape", [(65,), (5, 13), (3, object())])
+@pytest.mark.parametrize("shape", [(41,), (4, 11), (3, object())])
 def test_twin_what_is_not_on_the_stack(shape: Any) -> None:
     assert Stack().room(None, ir.DoubleType(), 8, shape) is None
 

@@ -109,8 +109,9 @@ def _last_rows(loop: str, read: str, shape: tuple[int, ...], steps: int | None) 
         return [start] if steps is not None else [start, np.array(500 * scale)]
 
     kind = f"{steps} steps" if steps is not None else "n steps"
-    sizes = "x".join(map(str, shape))
+    sizes = "x".join(map(str, shape)) or "a number"
     name = f"{loop} of {sizes}, {read}, {kind}"
+
     return Case(name, build, arguments, None if steps is not None else 8)
 
 
