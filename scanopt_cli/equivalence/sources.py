@@ -97,7 +97,7 @@ def versions_of_compilers() -> bytes:
     return repr([version_of(package) for package in packages]).encode()
 
 
-def stamp(file: str | os.PathLike[str]) -> tuple[int, int]:
+def stamp(file: str | os.DirEntry[str]) -> tuple[int, int]:
     """Return what changes when a file is written.
 
     Raises

@@ -124,3 +124,27 @@ def test_a_graph_without_loops_imports_nothing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_loop_over_numbers_imports_nothing_for_what_it_has_not() -> None:
+    """Small arrays, loops that Ops replace, products that are added up, OpFromGraphs."""
+    program = (
+        "import sys\nimport pytensor, pytensor.tensor as pt, scanopt_cli\n"
+        "x = pt.dvector('x')\n"
+        "def step(x, y): return pt.sin(x) * y\n"
+        "ys = pytensor.scan(step, [x], [pt.ones(())], return_updates=False)\n"
+        "cost = ys[-1]\n"
+        "with scanopt_cli.enabled(cache=False):\n"
+        "    f = pytensor.function([x], [cost, pt.grad(cost, x)], mode='NUMBA')\n"
+        "passes = 'scanopt_cli.passes.'\n"
+        "print(*(name.removeprefix(passes) for name in sys.modules if name.startswith(passes)))"
+    )
+    imported = set(run(program).split())
+    assert "of_traced_loops.unroll_small.unroll_small" in imported
+    assert not imported & {
+        "of_traced_loops.unroll_small.rules",
+        "loops_to_ops.known_steps",
+        "push_out_sums.stacked_products",
+        "clean_ofg.ends",
+        "of_scans.compile_safe.copies",
+    }

@@ -115,12 +115,21 @@ def _told(sameness: Sameness, node: Any) -> bytes:
 def _programs() -> bytes:
     """Return a digest of the versions of packages, and of scanopt's own sources as files."""
     content = sha256(repr((sys.version, [version_of(name) for name in _PACKAGES])).encode())
-    root = Path(__file__).parents[2]
-    for folder, _, files in os.walk(root):
-        for file in sorted(name for name in files if name.endswith(".py")):
-            path = os.path.join(folder, file)
-            content.update(repr((os.path.relpath(path, root), stamp(path))).encode())
+    for told in _stamps(str(Path(__file__).parents[2]), ""):
+        content.update(repr(told).encode())
     return content.digest()
+
+
+def _stamps(folder: str, inside: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield the Python files of a folder, and of those in it, each with what a write changes."""
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        name = f"{inside}{entry.name}"
+        if entry.name.endswith(".py"):
+            yield name, stamp(entry)
+        elif entry.name != "__pycache__" and entry.is_dir(follow_symlinks=False):
+            yield from _stamps(entry.path, f"{name}/")
 
 
 def _n_rewrites() -> int:

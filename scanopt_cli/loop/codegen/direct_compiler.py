@@ -6,6 +6,12 @@ types of all variables. The function of a graph (`functions`) is one call of wha
 which knows the types. So this compiler asks it for them, and lets it write into a function that
 Numba makes for these types, and wraps and links as ever. What the code calls besides, Numba
 compiles by its own compiler, which registers everything first.
+
+Numba also makes a wrapper for callers in C, by which functions are handed around as values. No
+signature of such a value has a tuple of all arguments, which this form of function takes, so it is
+left out. And before Numba optimizes all functions together it optimizes each alone: to simplify
+what it writes at length, and to drop pairs of references. The wrapper for callers in Python is
+short and runs once a call, so it is optimized with all others only.
 """
 
 from __future__ import annotations
@@ -15,6 +21,7 @@ from functools import partial
 from typing import Any
 
 from numba.core import cgutils
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
 from numba.core.cpu import CPUContext
@@ -70,6 +77,8 @@ class DirectCompiler(CompilerBase):
 
 
 _CODE = "code_of_graph"
+_WRAPPER = "wrapper"
+"""The name of the module that Numba writes the wrapper for callers in Python into."""
 
 
 class _AsItIs:
@@ -132,6 +141,31 @@ class _Lowering(BaseNativeLowering):
         """What makes the function in LLVM's language."""
         return self._lowering
 
+    def run_pass(self, state: Any) -> Any:
+        """Write the function into a library that optimizes its wrapper once."""
+        if state.library is None:
+            state.library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
+            state.library.enable_object_caching()
+            if type(state.library) is JITCodeLibrary:
+                state.library.__class__ = _Library
+        return super().run_pass(state)
+
+
+class _Library(JITCodeLibrary):
+    """Numba's collection of the functions that are compiled together."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        """Optimize each function alone that is written here, but for the wrapper."""
+        ll_module.data_layout = self._codegen._data_layout
+        if ll_module.name == _WRAPPER:
+            return
+        for function in ll_module.functions:
+            if function.is_declaration:
+                continue
+            passes, builder = self._codegen._function_pass_manager()
+            with self._recorded_timings.record(f"Function passes on {function.name!r}", builder):
+                passes.run(function, builder)
+
 
 class _WrittenFunction(BaseLower):
     """Makes a function in LLVM's language of what writes its code."""
@@ -156,3 +190,6 @@ class _WrittenFunction(BaseLower):
             self.builder, self.context.get_return_value(self.builder, kind, made)
         )
         self.post_lower()
+
+    def create_cfunc_wrapper(self) -> None:
+        """Make no wrapper for callers in C."""

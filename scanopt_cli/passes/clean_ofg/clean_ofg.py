@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pytensor.graph.basic import Apply, Variable
 
 from scanopt_cli.ir.inner_graphs import core_op, is_own_graph
-from scanopt_cli.passes.clean_ofg.ends import Ends, all_ends, why_inputs_stay
-from scanopt_cli.passes.clean_ofg.fewer_ends import replacements
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.remarks import Code
+
+if TYPE_CHECKING:
+    from scanopt_cli.passes.clean_ofg.ends import Ends
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ class CleanOfg(Pass):
 
     def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         """Yield a rewrite for each OpFromGraph, those that read others before these."""
+        # It is not asked where there is no OpFromGraph.
+        from scanopt_cli.passes.clean_ofg.ends import all_ends
+        from scanopt_cli.passes.clean_ofg.fewer_ends import replacements
+
         known = context.whole.found(all_ends, context.sameness)
         nodes = [node for node in context.fgraph.toposort() if is_own_graph(core_op(node.op))]
         for node in reversed(nodes):
@@ -87,6 +92,8 @@ def _remark_on_what_stays(context: PassContext, node: Apply, ends: Ends) -> None
         return
     title = context.title(node)
     if ends.kept:
+        from scanopt_cli.passes.clean_ofg.ends import why_inputs_stay
+
         why = ends.why or why_inputs_stay(node)
         context.missed(None, Code.ENDS_KEPT, why, op=title, ends=ends.kept)
     if ends.apart:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
@@ -15,11 +15,13 @@ from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.accumulators import added, outer_product, readers
 from scanopt_cli.analysis.step_rows import invariant_inputs, step_rows
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
-from scanopt_cli.passes.push_out_sums.stacked_products import StackedProduct, stacked_product
-from scanopt_cli.passes.push_out_sums.vector_traces import VectorTrace, trace_of
 from scanopt_cli.pipeline.contract import CompilationTarget, PassContext
 from scanopt_cli.pipeline.loop_passes import AnyLoopPass
 from scanopt_cli.remarks import Code, Reason, Why, because
+
+if TYPE_CHECKING:
+    from scanopt_cli.passes.push_out_sums.stacked_products import StackedProduct
+    from scanopt_cli.passes.push_out_sums.vector_traces import VectorTrace
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,8 @@ def _sum(
     view: SlotView, slot: Slot, counts: Counter[Variable], lasts: list[Variable]
 ) -> _Sum | None:
     """Return the products that a state accumulates; ``None`` if it does anything else."""
+    from scanopt_cli.passes.push_out_sums.stacked_products import stacked_product
+
     state, update = slot.inner_inputs[0], slot.inner_outputs[0]
     found = _Sum(slot, [], [], lasts)
     for term in added(state, update, counts) or ():
@@ -168,6 +172,8 @@ def _lasts(slot: Slot, context: PassContext) -> list[Variable]:
 
 def _pushed_out(view: SlotView, sums: list[_Sum]) -> dict[Variable, Variable]:
     """Return replacements for the outputs of ``view`` without ``sums``, and for each last value."""
+    from scanopt_cli.passes.push_out_sums.vector_traces import trace_of
+
     rows = step_rows(view)  # also those that the sums alone read
     view.slots = [slot for slot in view.slots if all(slot is not each.slot for each in sums)]
     traces: dict[Variable, VectorTrace] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numba
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
@@ -190,6 +191,21 @@ def test_an_error_in_the_code_reaches_the_caller(compiled):
     with pytest.raises(ValueError, match=r"shape|length|broadcast"):
         function(np.ones((4, 3)), np.ones(5))
     np.testing.assert_allclose(function(np.ones((4, 3)), np.ones(3))[0], 5)
+
+
+def test_no_wrapper_is_made_for_callers_in_c_and_others_call_the_function(compiled):
+    """Numba's own functions call the function itself, as nutpie's do."""
+    x = pt.dvector("x")
+    function = compiled(
+        [x], [scan(lambda row, s: s + row, sequences=[x], outputs_info=[pt.zeros(())])[-1]]
+    )
+    assert function(np.arange(4.0))[0] == 6
+    inner = function.vm.jit_fn
+    (made,) = inner.overloads.values()
+    names = [found.name for found in made.library.get_defined_functions()]
+    assert made.fndesc.llvm_cpython_wrapper_name in names
+    assert made.fndesc.llvm_cfunc_wrapper_name not in names
+    assert numba.njit(lambda y: inner(y)[0] + 1)(np.arange(4.0)) == 7
 
 
 def test_the_form_of_a_function_that_is_compiled_directly():

@@ -11,12 +11,6 @@ from pytensor.graph.basic import Apply, Variable
 from scanopt_cli.errors import PassError
 from scanopt_cli.passes.hoist_states import HoistStates
 from scanopt_cli.passes.merge_equal import duplicates
-from scanopt_cli.passes.of_scans.compile_safe.bodies import CompileSafeBodies
-from scanopt_cli.passes.of_scans.compile_safe.branches import copy_of_branches
-from scanopt_cli.passes.of_scans.compile_safe.conditions import mark_conditions
-from scanopt_cli.passes.of_scans.compile_safe.copies import copy_buffers, copy_rows
-from scanopt_cli.passes.of_scans.compile_safe.overwritten import CopyOverwritten
-from scanopt_cli.passes.of_scans.compile_safe.unit_lengths import declare_unit_lengths
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.loop_passes import ScanPass
 
@@ -25,7 +19,18 @@ class _HoistStatesOfScans(HoistStates):
     loops = ScanPass.loops
 
 
-_PARTS = {"bodies": CompileSafeBodies(), "overwritten": CopyOverwritten()}
+_PARTS = "bodies", "overwritten"
+
+
+def _part(name: str) -> ScanPass:
+    """Return a part of the pass; a compilation runs one of them, and imports no other."""
+    if name == "bodies":
+        from scanopt_cli.passes.of_scans.compile_safe.bodies import CompileSafeBodies
+
+        return CompileSafeBodies()
+    from scanopt_cli.passes.of_scans.compile_safe.overwritten import CopyOverwritten
+
+    return CopyOverwritten()
 
 
 @dataclass(frozen=True)
@@ -116,12 +121,17 @@ class CompileSafe(Pass):
     def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
         """Apply the cases to the loops of a graph."""
         if self.only in _PARTS:
-            yield from _PARTS[self.only].rewrites(context)
+            yield from _part(self.only).rewrites(context)
             return
+        from scanopt_cli.passes.of_scans.compile_safe.branches import copy_of_branches
+        from scanopt_cli.passes.of_scans.compile_safe.conditions import mark_conditions
+        from scanopt_cli.passes.of_scans.compile_safe.copies import copy_buffers, copy_rows
+        from scanopt_cli.passes.of_scans.compile_safe.unit_lengths import declare_unit_lengths
+
         known = set(context.fgraph.apply_nodes)
         yield from _HoistStatesOfScans(outputs=False, unchanged=False).rewrites(context)
-        for item in _PARTS.values():
-            yield from item.rewrites(context)
+        for name in _PARTS:
+            yield from _part(name).rewrites(context)
         cases = mark_conditions, copy_buffers, copy_rows, declare_unit_lengths, copy_of_branches
         for case in cases:
             yield from case(context)
