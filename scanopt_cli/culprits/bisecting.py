@@ -313,12 +313,14 @@ class _Search:
         # Once more, to keep the graphs around it, or around all that may be to blame.
         directory = self._runner.new_directory()
         again = self._gated(graph, found.first, directory)
-        around = directory
-        if not found.is_certain and found.first:
-            around = self._runner.new_directory()
-            self._gated(graph, found.last_without + 1, around)
         shown = found.seen[found.first]
         last = (again.last or shown.last) if found.first else None
+        around = directory
+        if not found.is_certain and last is not None:
+            begins = self._runner.new_directory()
+            first = self._gated(graph, found.last_without + 1, begins).last
+            if first is not None and first.function == last.function:
+                around = begins
         return Culprit(
             maker=Maker.PYTENSOR,
             name=last.rewriter if last is not None else "linker",

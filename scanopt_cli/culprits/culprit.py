@@ -54,8 +54,8 @@ class Culprit(Presented):
     among
         The passes that may be to blame, of which ``name`` is the last.
     before, after
-        The graphs around it, or around all that may be to blame; ``None`` if they cannot be had: a
-        pass that crashes leaves none.
+        The graphs around it, or around all that may be to blame, if they are of one function;
+        ``None`` if they cannot be had: a pass that crashes leaves none.
     """
 
     maker: Maker

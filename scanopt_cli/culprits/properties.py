@@ -298,7 +298,7 @@ class CommandFails(Property):
         elif ended.code == 0:
             state = State.FINE
         elif ended.code == _UNTESTED:
-            state, why = State.UNKNOWN, f"{why}, which leaves it open"
+            state, why = State.UNKNOWN, f"{why}, cannot be tested"
         rewritten = ended.rewritten
         return Outcome(
             state,

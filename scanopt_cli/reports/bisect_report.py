@@ -45,12 +45,10 @@ def _range(culprit: Culprit) -> str:
     """Return which rewrites, or passes, may be to blame."""
     if culprit.number is None:
         return f"one of the passes {few(culprit.among, _PASSES)}"
-    where = (
-        "PyTensor's rewrites" if culprit.maker is Maker.PYTENSOR else f"{culprit.name}, rewrites"
-    )
-    if culprit.since:
-        return f"{where} {culprit.since} to {culprit.number}, one of them"
-    return f"{where} 1 to {culprit.number}, one of them or none"
+    numbers = f"rewrites {culprit.since or 1} to {culprit.number}"
+    if culprit.maker is Maker.SCANOPT:
+        return f"{culprit.name}, one of the {numbers}"
+    return f"{'' if culprit.since else 'none, or '}one of PyTensor's {numbers}"
 
 
 def _culprit(culprit: Culprit) -> Iterator[Block]:
@@ -62,7 +60,8 @@ def _culprit(culprit: Culprit) -> Iterator[Block]:
         where = f"{remark.scan}{at_place(remark.place)}"
         yield Item(f"in {where}: {text_of(remark)}", depth=1)
     if culprit.maker is Maker.PYTENSOR and culprit.number is not None:
-        path = " → ".join((*culprit.within, culprit.name))
+        which = "" if culprit.is_certain else "the last of them: "
+        path = which + " → ".join((*culprit.within, culprit.name))
         position = "" if culprit.position is None else f", at {culprit.position:g} in its database"
         yield Item(f"{path}{position}{at_place(culprit.place)}", depth=1)
         if culprit.node is not None:
