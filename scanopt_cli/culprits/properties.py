@@ -241,7 +241,8 @@ class CommandFails(Property):
     125 leaves open whether it does; or by a signal, or if it takes more seconds than it may. A
     signal, and the end of its time, are faults of other kinds than an exit code.
 
-    A command that compiles the graph is run with a limit to PyTensor's rewrites in its processes.
+    A command that compiles the graph is run with a limit to PyTensor's rewrites in its processes,
+    and with ``PYTHONHASHSEED=0`` unless the caller has set it, so that they come in the same order.
     """
 
     command: str

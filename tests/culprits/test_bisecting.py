@@ -181,6 +181,9 @@ def test_a_rewriter_that_raises() -> None:
     assert "Scan{" in culprit.node
     assert culprit.before is not None
     assert culprit.after is None
+    other = CompilingRaises(compiled_by="vm", error="no such text")
+    with pytest.raises(VerificationError, match="cannot be evaluated: compiling raises Assertion"):
+        bisect(graph, "none", wrong=other)
 
 
 def test_a_linker(monkeypatch: pytest.MonkeyPatch) -> None:

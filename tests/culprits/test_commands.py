@@ -45,6 +45,15 @@ wrong = compiled(graph.inputs, graph.outputs, "wrong")
 compiled([y], y * 1, "behind")
 sys.exit(int(wrong(1.0)[0] != 0))
 """
+DERIVING = """
+import sys
+import pytensor.tensor as pt
+from pytensor.graph.rewriting.utils import rewrite_graph
+y = pt.dvector("y")
+assert rewrite_graph(y + 0) is not None
+sys.exit(3)
+"""
+"""What a program rewrites for itself is not counted."""
 
 
 def booleans() -> Graph:
@@ -150,10 +159,11 @@ def test_a_pass_and_a_rewrite_of_what_it_made(tmp_path: Path, by_command: bool) 
     ("text", "message"),
     [
         ("import sys; sys.exit(3)", "exit code 3, and PyTensor rewrites nothing in the command"),
+        (DERIVING, "exit code 3, and PyTensor rewrites nothing in the command"),
         (SEVERAL.replace("!= 0", "< 9"), "exit code 1, as without PyTensor's [0-9]+ rewrites"),
         ("import sys; sys.exit(125)", "cannot be evaluated: exit code 125, cannot be tested"),
     ],
-    ids=["nothing", "always", "open"],
+    ids=["nothing", "no-function", "always", "open"],
 )
 def test_commands_that_no_rewrite_makes_fail(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(VerificationError, match=message):
