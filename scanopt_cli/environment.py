@@ -1,8 +1,17 @@
 """Environment variables that scanopt reads, and sets for the programs it starts."""
 
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
 CAPTURE = "SCANOPT_CAPTURE"
 """Holds the directory for captured graphs. ``startup/sitecustomize.py`` repeats this name, because
 it imports scanopt only once PyTensor is imported."""
+
+GATE = "SCANOPT_GATE"
+"""Holds the directory that says how many of PyTensor's rewrites a command of `bisect` may apply.
+``startup/sitecustomize.py`` repeats this name as well."""
 
 STRICT = "SCANOPT_STRICT"
 """If it is set, an error of a pass ends `optimize`; else the pass leaves the loop as it is, with a
@@ -13,3 +22,18 @@ CACHE = "SCANOPT_CACHE"
 
 CACHE_LIMIT = "SCANOPT_CACHE_LIMIT"
 """How many MiB may be kept on disk, as a whole number."""
+
+_STARTUP = Path(__file__).parent / "startup"
+
+
+def of_program(**variables: str) -> dict[str, str]:
+    """Return the environment of a program in which scanopt is to start with PyTensor.
+
+    The first entry of ``PYTHONPATH`` holds a ``sitecustomize.py`` that acts on the ``variables``
+    when PyTensor is imported. So it makes no difference whether the program is a script, a module
+    (``python -m``), a test run or a console script, or whether it compiles its graphs in processes
+    that it starts itself. Interpreters that ignore the environment or skip ``sitecustomize``
+    (``python -I``, ``-E``, ``-S``) notice nothing.
+    """
+    paths = (str(_STARTUP), os.environ.get("PYTHONPATH"))
+    return {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(filter(None, paths))}

@@ -18,6 +18,7 @@ from scanopt_cli.cli.options import (
     Trust,
 )
 from scanopt_cli.cli.properties import (
+    Arguments,
     Check,
     LargerThan,
     Memory,
@@ -28,9 +29,11 @@ from scanopt_cli.cli.properties import (
     Runs,
     Seed,
     SlowerThan,
+    Steps,
     Timeout,
     limits_of,
     property_of,
+    with_arguments,
     write_pass_repro,
     write_repro,
 )
@@ -54,6 +57,8 @@ def bisect(
     slower: SlowerThan = None,
     larger: LargerThan = None,
     rtol: Rtol = None,
+    arguments: Arguments = None,
+    steps: Steps = None,
     runs: Runs = 5,
     seed: Seed = 0,
     timeout: Timeout = 300.0,
@@ -75,7 +80,9 @@ def bisect(
     """Find the first rewrite that breaks a graph: of a pass, or of PyTensor's.
 
     By default, a graph is broken if its values differ from those of the graph as it is, plain or
-    compiled. Exits with 1 if there is such a rewrite, with 0 if nothing is broken.
+    compiled. PyTensor's rewrites are to blame if the graph itself is broken once it is compiled, by
+    --mode or in the command of --check. Exits with 1 if there is such a rewrite, with 0 if nothing
+    is broken.
     """
     from scanopt_cli.culprits.bisecting import bisect as bisect_graph
     from scanopt_cli.pipeline.grammar import parse
@@ -87,12 +94,12 @@ def bisect(
         raise ScanoptError(
             "there is no such directory", where=f"-o {output}", hint="create it first"
         )
-    wrong = property_of(mode, check, raises, slower, larger, rtol, runs, seed)
+    wrong = property_of(mode, check, raises, slower, larger, rtol, runs, seed, arguments, steps)
     limits = limits_of(timeout, memory)
     with plug_in_warnings():
         sequence = parse(passes)
     with session(graph, trust=trust, allow_packages=allow_package) as work:
-        loaded = work.load(graph, recorded=True)
+        loaded = with_arguments(work.load(graph, recorded=arguments is None), arguments)
         with status(str(graph), "bisecting") as show_progress:
             found = bisect_graph(
                 loaded,

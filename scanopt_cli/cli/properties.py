@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,8 +30,9 @@ Check = Annotated[
     str | None,
     typer.Option(
         metavar="COMMAND",
-        help="Run this on the graph, {} being its path: it is broken if this fails. For what "
-        "passes do: PyTensor's rewrites inside of the command are not counted.",
+        help="Run this on the graph, {} being its path: it is broken if this ends with another "
+        "exit code than 0, by a signal, or not in time; 125 leaves it open. `bisect` counts, and "
+        "limits, PyTensor's rewrites of all that it compiles.",
     ),
 ]
 Raises = Annotated[
@@ -65,11 +67,32 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")]
 Timeout = Annotated[
     float,
     typer.Option(
-        min=1, max=1_000_000, help="Seconds of processor time of each evaluation and pass."
+        min=1,
+        max=1_000_000,
+        help="Seconds of processor time of each evaluation and pass; of a command, seconds.",
     ),
 ]
 Memory = Annotated[
-    float, typer.Option(min=0.5, max=4_096, help="GB of memory that passes may use.")
+    float, typer.Option(min=0.5, max=4_096, help="GB of memory that passes and commands may use.")
+]
+Arguments = Annotated[
+    Path | None,
+    typer.Option(
+        "--arguments",
+        metavar="FILE",
+        help="Values of the inputs, by name, in a file that numpy.savez wrote. They take the place "
+        "of recorded calls.",
+    ),
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(
+        "--steps",
+        min=1,
+        max=10**9,
+        help="How many steps loops have, where drawn arguments decide it: with --slower and "
+        "--larger. By default 1000.",
+    ),
 ]
 
 Repro = Annotated[
@@ -120,13 +143,15 @@ def property_of(
     rtol: float | None,
     runs: int,
     seed: int,
+    arguments: Path | None,
+    steps: int | None,
 ) -> Property:
     """Return the property that the options name.
 
     Raises
     ------
     ScanoptError
-        If they name two, or a bound is none.
+        If they name two, a bound is none, or one of them is for other properties.
     """
     from scanopt_cli.culprits.properties import CommandFails, CompilingRaises, ValuesDiffer
 
@@ -134,16 +159,31 @@ def property_of(
     given = [option for option, value in named.items() if value is not None]
     if len(given) > 1:
         raise ScanoptError("are two properties", where=" and ".join(given[:2]), hint="give one")
+    if check is not None and arguments is not None:
+        raise ScanoptError(
+            "are not for a command, which gets the graph alone",
+            where="--arguments",
+            hint="let the command read them",
+        )
+    if steps is not None and slower is None and larger is None:
+        raise ScanoptError(
+            "is for --slower and --larger",
+            where="--steps",
+            hint="values are compared after no step, one, two and more",
+        )
     if check is not None:
         return CommandFails(command=check)
     if raises is not None:
         return CompilingRaises(compiled_by=mode, error=raises)
     if slower is not None or larger is not None:
-        return _cost(mode, slower, larger, seed)
+        return _cost(mode, slower, larger, seed, steps)
     return ValuesDiffer(compiled_by=mode, rtol=rtol, runs=runs, seed=seed)
 
 
-def _cost(mode: str, slower: str | None, larger: str | None, seed: int) -> Property:
+def _cost(
+    mode: str, slower: str | None, larger: str | None, seed: int, steps: int | None
+) -> Property:
+    from scanopt_cli.benchmarking.benching import STEPS
     from scanopt_cli.culprits.cost_properties import Larger, Slower
     from scanopt_cli.verification.modes import compiling_modes
 
@@ -154,9 +194,9 @@ def _cost(mode: str, slower: str | None, larger: str | None, seed: int) -> Prope
         )
     if slower is not None:
         seconds = _quantity(slower, _SECONDS, "s", option, "time", "as in 2ms or 0.5s")
-        return Slower(compiled_by=mode, seed=seed, seconds=seconds)
+        return Slower(compiled_by=mode, seed=seed, steps=steps or STEPS, seconds=seconds)
     size = _quantity(larger or "", _BYTES, "B", option, "amount of memory", "as in 100MB or 1.5GB")
-    return Larger(compiled_by=mode, seed=seed, size=int(size))
+    return Larger(compiled_by=mode, seed=seed, steps=steps or STEPS, size=int(size))
 
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
@@ -175,6 +215,22 @@ def _quantity(
     if not 0 < value < inf:
         raise ScanoptError("must be more than 0", where=option, hint=hint)
     return value
+
+
+def with_arguments(graph: Graph, arguments: Path | None) -> Graph:
+    """Return a graph with what a file of arguments holds as its recorded call, if there is one.
+
+    Raises
+    ------
+    ScanoptError
+        If they do not fit the graph's inputs, or the file cannot be read.
+    """
+    from scanopt_cli.tracing.arguments_given import arguments_of
+
+    if arguments is None:
+        return graph
+    values = arguments_of(graph, arguments, 0).values
+    return graph if values is None else replace(graph, recorded=(tuple(values),))
 
 
 def limits_of(timeout: float, memory: float) -> Limits:

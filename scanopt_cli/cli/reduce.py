@@ -12,6 +12,7 @@ from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.options import AllowPackages, Force, Format, GraphFile, OutputFormat, Trust
 from scanopt_cli.cli.options import complete_pipeline as _complete
 from scanopt_cli.cli.properties import (
+    Arguments,
     Check,
     LargerThan,
     Memory,
@@ -22,9 +23,11 @@ from scanopt_cli.cli.properties import (
     Runs,
     Seed,
     SlowerThan,
+    Steps,
     Timeout,
     limits_of,
     property_of,
+    with_arguments,
     write_pass_repro,
     write_repro,
 )
@@ -71,6 +74,8 @@ def reduce(
     slower: SlowerThan = None,
     larger: LargerThan = None,
     rtol: Rtol = None,
+    arguments: Arguments = None,
+    steps: Steps = None,
     runs: Runs = 5,
     seed: Seed = 0,
     timeout: Timeout = 300.0,
@@ -103,7 +108,7 @@ def reduce(
     require_target(output, graph, force=force)
     if repro is not None:
         require_target(repro, graph, force=False)
-    wrong = property_of(mode, check, raises, slower, larger, rtol, runs, seed)
+    wrong = property_of(mode, check, raises, slower, larger, rtol, runs, seed, arguments, steps)
     limits = limits_of(timeout, memory)
     # Once GRAPH is replaced, it is another one that is reduced.
     tried = None if is_same_file(output, graph) else output.with_name(f"{output.name}.tried")
@@ -117,7 +122,7 @@ def reduce(
         has_kept = True
 
     with session(graph, trust=trust, allow_packages=allow_package) as work:
-        loaded = work.load(graph, recorded=True)
+        loaded = with_arguments(work.load(graph, recorded=arguments is None), arguments)
         with status(str(graph), "reducing") as show_progress:
             try:
                 found = reduce_graph(

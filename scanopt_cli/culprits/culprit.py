@@ -40,11 +40,22 @@ class Culprit(Presented):
     within, position, place, node
         Of a rewriter of PyTensor's: what ran it, where that is in PyTensor's database, the file and
         line of the rewriter, and the node that it replaced.
+    function
+        Of a rewriter of PyTensor's in a command: which function was compiled, counted from 1, with
+        its name and the line that asked for it.
     is_certain
-        Whether the graph before it was seen not to have the property. If not, rewrites before it
-        led to graphs that could not be evaluated.
+        Whether the graph before it was seen not to have the property. If not, one of those before
+        it may be to blame as well: the graphs between could not be evaluated, or were broken in
+        another way.
+    since, open
+        The number of the first rewrite that may be to blame, 0 if the graph may have the property
+        without any; and what was seen of one of the graphs between. It is ``number`` if the culprit
+        is certain.
+    among
+        The passes that may be to blame, of which ``name`` is the last.
     before, after
-        The graphs around it, ``None`` if they cannot be had: a pass that crashes leaves none.
+        The graphs around it, or around all that may be to blame, if they are of one function;
+        ``None`` if they cannot be had: a pass that crashes leaves none.
     """
 
     maker: Maker
@@ -59,7 +70,11 @@ class Culprit(Presented):
     position: float | None = None
     place: str | None = None
     node: str | None = None
+    function: str | None = None
     is_certain: bool = True
+    since: int | None = None
+    open: str = ""
+    among: tuple[str, ...] = ()
     before: Graph | None = field(default=None, metadata={"as_json": False})
     after: Graph | None = field(default=None, metadata={"as_json": False})
 

@@ -5,8 +5,6 @@ Foreign graphs are evaluated in a child process, with limits of time and memory,
 
 from __future__ import annotations
 
-import shlex
-import subprocess
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,22 +14,15 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from scanopt_cli.errors import ScanoptError
+from scanopt_cli.culprits.commands import run_command
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.presentation import Presented
-from scanopt_cli.serialization.saving import save
 from scanopt_cli.verification.child_process import MEMORY
 from scanopt_cli.verification.child_record import AppliedRewrite
 from scanopt_cli.verification.modes import PLAIN
 from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict
-from scanopt_cli.verification.spawning import ARGUMENTS, Gate
+from scanopt_cli.verification.spawning import ARGUMENTS, Gate, signal_name
 from scanopt_cli.verification.verifying import Evaluation, evaluate
-
-PLACE = "{}"
-"""What stands for the path of a graph in a command."""
-# Exit codes of a shell for a command that it does not find or may not run.
-_NO_COMMAND = (126, 127)
-
 
 type Arguments = tuple[np.ndarray, ...]
 
@@ -59,8 +50,8 @@ class Outcome:
     n_rewrites, last
         How many of PyTensor's rewrites were applied, and the last one, if they were counted.
     kinds
-        What kinds of things were seen, such as other shapes, or errors of one class. A smaller
-        graph of none of these kinds is broken in another way.
+        What kinds of things were seen, such as other shapes, or errors of one class. A graph of
+        none of the kinds of another one is broken in another way.
     """
 
     state: State
@@ -108,6 +99,11 @@ class Property(Presented, ABC):
     def mode(self) -> str | None:
         """The mode in which PyTensor's rewrites may be what breaks a graph, if there is one."""
         return None
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether a graph can be evaluated after some of PyTensor's rewrites, by `gated`."""
+        return self.mode is not None
 
     def gated(self, graph: Graph, original: Graph, gate: Gate, limits: Limits) -> Outcome:
         """Say whether a graph has the property after some of PyTensor's rewrites."""
@@ -226,18 +222,27 @@ class CompilingRaises(Property):
             return replace(
                 _outcome(found, State.BROKEN, found.error, self.compiled_by), kinds=kinds
             )
+        if found.error is not None:  # whether it would have come to the other one is open
+            return _outcome(found, State.UNKNOWN, f"compiling raises {found.error}", None)
         if found.rewritten is None:
             return _outcome(found, State.UNKNOWN, found.verification.reason or "", None)
-        return _outcome(found, State.FINE, found.error or "it compiles", None)
+        return _outcome(found, State.FINE, "it compiles", None)
+
+
+# The exit code by which a command says that it cannot tell, as `git bisect run` has it.
+_UNTESTED = 125
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CommandFails(Property):
-    """A command ends with another exit code than 0; ``{}`` in it is the path of a graph.
+    """A command fails on a graph; ``{}`` in it is the path of the graph's file.
 
-    What the command compiles, PyTensor rewrites in a process of the command's, in which nothing is
-    counted: a graph of which some rewrites are applied already would be rewritten again. So these
-    rewrites cannot be told apart by a command; values and errors of compilation tell them apart.
+    As with ``git bisect run``, it fails if it ends with another exit code than 0, whichever, but
+    125 leaves open whether it does; or by a signal, or if it takes more seconds than it may. A
+    signal, and the end of its time, are faults of other kinds than an exit code.
+
+    A command that compiles the graph is run with a limit to PyTensor's rewrites in its processes,
+    and with ``PYTHONHASHSEED=0`` unless the caller has set it, so that they come in the same order.
     """
 
     command: str
@@ -249,11 +254,16 @@ class CommandFails(Property):
 
     @property
     def hint(self) -> str:
-        """What else may find one of PyTensor's rewrites."""
+        """What may be found if the command fails on the graph as it is."""
         return (
-            "PyTensor's rewrites in a command cannot be counted: look for other values, which is "
-            "the default, or for an error of compilation, --raises"
+            "let it fail on what it compiles, to find a rewrite of PyTensor's, or not on the graph "
+            "as it is, to find one of a pass"
         )
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether PyTensor's rewrites can be limited: in what the command compiles."""
+        return True
 
     def of(self, graph: Graph, original: Graph, limits: Limits) -> Outcome:
         """Run the command on the graph, without a shell.
@@ -264,43 +274,40 @@ class CommandFails(Property):
             If there is no such command, or it has no place for the path.
         """
         del original
-        words = _words(self.command)
-        with TemporaryDirectory(prefix="scanopt-check-") as directory:
-            path = Path(directory) / "graph.pkl"
-            save(graph, path)
-            try:
-                done = subprocess.run(
-                    [word.replace(PLACE, str(path)) for word in words],
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=limits.timeout,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                return Outcome(State.BROKEN, f"no answer within {limits.timeout:g} s")
-            except OSError as error:
-                raise ScanoptError(f"{words[0]}: {error.strerror}", where="--check") from error
-        if done.returncode in _NO_COMMAND:
-            raise ScanoptError(
-                f"{words[0]} cannot run (exit code {done.returncode})", where="--check"
-            )
-        if done.returncode == 0:
-            return Outcome(State.FINE, "exit code 0")
-        return Outcome(State.BROKEN, f"exit code {done.returncode}")
+        return self._run(graph, None, limits)
 
+    def gated(self, graph: Graph, original: Graph, gate: Gate, limits: Limits) -> Outcome:
+        """Run the command on the graph with some of PyTensor's rewrites.
 
-def _words(command: str) -> list[str]:
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise ScanoptError(f"{command!r}: {error}", where="--check") from error
-    if not any(PLACE in word for word in words):
-        raise ScanoptError(
-            f"{command!r} has no {PLACE} for the path of a graph",
-            where="--check",
-            hint=f"as in 'python check.py {PLACE}'",
+        Raises
+        ------
+        ScanoptError
+            As `of` does; or if a process that imports PyTensor cannot use scanopt.
+        """
+        del original
+        return self._run(graph, gate, limits)
+
+    def _run(self, graph: Graph, gate: Gate | None, limits: Limits) -> Outcome:
+        ended = run_command(
+            self.command, graph, timeout=limits.timeout, memory=limits.memory, gate=gate
         )
-    return words
+        state, why, kind = State.BROKEN, f"exit code {ended.code}", "exit code"
+        if ended.code is None:
+            why, kind = f"no answer within {limits.timeout:g} s", "no answer"
+        elif ended.code < 0:
+            why = kind = f"ended by {signal_name(-ended.code)}"
+        elif ended.code == 0:
+            state = State.FINE
+        elif ended.code == _UNTESTED:
+            state, why = State.UNKNOWN, f"{why}, cannot be tested"
+        rewritten = ended.rewritten
+        return Outcome(
+            state,
+            why,
+            n_rewrites=rewritten.count if rewritten else 0,
+            last=rewritten.last if rewritten else None,
+            kinds=(kind,) if state is State.BROKEN else (),
+        )
 
 
 def _class(error: str) -> str:

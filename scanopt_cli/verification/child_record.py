@@ -61,6 +61,8 @@ class AppliedRewrite:
         The file and line of the rewriter, if it has some.
     node
         The node that was replaced, as PyTensor prints it; ``None`` for a rewriter of graphs.
+    function
+        Which function was compiled, if it is one of several that a command compiles.
     """
 
     number: int
@@ -69,6 +71,7 @@ class AppliedRewrite:
     position: float | None
     place: str | None
     node: str | None
+    function: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

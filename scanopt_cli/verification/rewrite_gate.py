@@ -45,7 +45,7 @@ class RewriteGate:
         self._most = most
         self._without = without
         self._keeps_graphs = keeps_graphs
-        self.count = 0
+        self._count = 0
         self.last: AppliedRewrite | None = None
         self.before: FunctionGraph | None = None
         self.after: FunctionGraph | None = None
@@ -55,6 +55,15 @@ class RewriteGate:
         self._made_by: Any = None
         self._raised_by: Any = None
         self._unchanged: FunctionGraph | None = None
+
+    @property
+    def count(self) -> int:
+        """How many rewrites were applied."""
+        return self._count
+
+    def add(self) -> None:
+        """Count one more."""
+        self._count += 1
 
     @property
     def _is_closed(self) -> bool:
@@ -105,10 +114,10 @@ class RewriteGate:
             except Exception:
                 if self.count == count:  # else one that ran inside of it has raised the error
                     raised_by = self._raised_by or self._made_by or rewriter
-                    self._note(raised_by, None, self._copied(fgraph), text)
+                    self.note(raised_by, None, self._copied(fgraph), text)
                 raise
             if done:
-                self._note(self._made_by or rewriter, fgraph, self._unchanged, text)
+                self.note(self._made_by or rewriter, fgraph, self._unchanged, text)
             self._made_by, self._unchanged, self._raised_by = around
             return done
 
@@ -133,12 +142,12 @@ class RewriteGate:
                     result = original(rewriter, fgraph, *args, **kwargs)
             except Exception:
                 if self.count == count:
-                    self._note(rewriter, None, before, None)
+                    self.note(rewriter, None, before, None)
                 raise
             finally:
                 fgraph.remove_feature(changes)
             if changes.happened and self.count == count:
-                self._note(rewriter, fgraph, before, None)
+                self.note(rewriter, fgraph, before, None)
             return result
 
         return apply
@@ -152,7 +161,7 @@ class RewriteGate:
         finally:
             del self._within[len(self._within) - bool(name) :]
 
-    def _note(
+    def note(
         self,
         rewriter: Any,
         fgraph: FunctionGraph | None,
@@ -160,7 +169,7 @@ class RewriteGate:
         node: str | None,
     ) -> None:
         """Count a rewrite; there is no graph after one that raises an error."""
-        self.count += 1
+        self.add()
         name, within = _name(rewriter), tuple(self._within)
         positions: dict[str, float] = optdb.__position__
         self.last = AppliedRewrite(
@@ -229,6 +238,13 @@ def rewrite_gate(
     Those of the rewriter ``without`` are left out.
     """
     gate = RewriteGate(most, without, keeps_graphs=keeps_graphs)
+    with closing(gate):
+        yield gate
+
+
+@contextmanager
+def closing(gate: RewriteGate) -> Iterator[None]:
+    """Let all of PyTensor's rewrites inside of the block go through a gate."""
     patched = [
         (NodeProcessingGraphRewriter, "process_node", gate.process_node),
         *_methods(NodeRewriter, "transform", gate.note_transform),
@@ -238,7 +254,7 @@ def rewrite_gate(
     for patch in patches:
         patch.start()
     try:
-        yield gate
+        yield
     finally:
         for patch in reversed(patches):
             patch.stop()

@@ -303,7 +303,7 @@ def how_it_ended(code: int, timeout: float) -> str | None:
     if is_end_of_time(code):
         return f"no answer within {timeout:g} s of processor time"
     if code < 0:
-        return f"the process was ended by {_signal_name(-code)}"
+        return f"the process was ended by {signal_name(-code)}"
     return f"the process ended with exit code {code}" if code else None
 
 
@@ -322,7 +322,8 @@ def end_process(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """Return the name of a signal, such as SIGKILL."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -6,10 +6,12 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytensor.tensor as pt
 import pytest
 
 import scanopt_cli as so
+from scanopt_cli.cli.properties import property_of
 from support.command_line import run, scanopt
 from support.graph_building import graph_of
 
@@ -82,6 +84,9 @@ def test_nothing_is_broken(files: Path) -> None:
         (["-p", "no-such-pass"], "no-such-pass"),
         (["--mode", "no-such-mode"], "there is no mode 'no-such-mode'"),
         (["--rtol", "much"], "--rtol"),
+        (["--check", "true {}", "--arguments", "x.npz"], "--arguments: are not for a command"),
+        (["--steps", "5"], "--steps: is for --slower and --larger"),
+        (["--arguments", "no-such-file"], "no-such-file: cannot be read"),
     ],
 )
 def test_bad_options(files: Path, options: list[str], message: str) -> None:
@@ -89,6 +94,62 @@ def test_bad_options(files: Path, options: list[str], message: str) -> None:
     assert done.code == 2
     assert message in done.err
     assert done.out == ""
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("command", ["bisect", "reduce"])
+def test_given_arguments(tmp_path: Path, command: str) -> None:
+    """The fault shows where an input is large, which no drawn argument is."""
+    path, values = tmp_path / "graph.pkl", tmp_path / "values.npz"
+    is_large = pt.gt(pt.dscalar("x"), 1e6)
+    so.save(graph_of((1 - is_large) + (1 - is_large)), path)
+    np.savez(values, x=np.float64(2e6))
+    options: list[str | Path] = [command, path, "-p", "none", "--mode", "vm"]
+    options += ["-o", tmp_path / "small.pkl"] if command == "reduce" else []
+    drawn = scanopt(*options)
+    given = scanopt(*options, "--arguments", values)
+    if command == "bisect":
+        assert (drawn.code, given.code) == (0, 1)
+        assert "PyTensor's local_add_canonizer, rewrite" in given.out
+    else:
+        assert (drawn.code, given.code) == (2, 0)
+        assert so.load(tmp_path / "small.pkl").recorded
+
+
+def test_steps_of_what_a_call_costs() -> None:
+    for costs in (("1s", None), (None, "1GB")):
+        given, default = (
+            property_of("vm", None, None, *costs, None, 5, 0, None, steps) for steps in (7, None)
+        )
+        assert isinstance(given, so.Slower | so.Larger)
+        assert isinstance(default, so.Slower | so.Larger)
+        assert (given.steps, default.steps) == (7, 1_000)
+
+
+@pytest.mark.deep
+def test_a_rewriter_in_a_command(broken: Path, tmp_path: Path) -> None:
+    script = tmp_path / "check.py"
+    script.write_text(
+        "import sys, scanopt_cli as so, pytensor\n"
+        "graph = so.load(sys.argv[1]).fgraph\n"
+        "mode = pytensor.compile.mode.Mode('vm', 'fast_run').excluding('fusion')\n"
+        "f = pytensor.function(graph.inputs, graph.outputs, mode=mode, name='counts')\n"
+        "sys.exit(int(f(1.0)[0] != 0))\n"
+    )
+    check = f"{sys.executable} {script} {{}}"
+    done = scanopt("bisect", broken, "-p", "none", "--check", check, "--format", "json")
+    assert (done.code, done.err) == (1, "")
+    (culprit,) = json.loads(done.out)["culprits"]
+    assert (culprit["maker"], culprit["name"]) == ("pytensor", "local_add_canonizer")
+    assert culprit["function"] == "number 1, function counts, at check.py:4"
+    assert (culprit["is_certain"], culprit["since"]) == (True, culprit["number"])
+
+
+def test_a_command_that_rewrites_nothing(broken: Path) -> None:
+    done = scanopt("bisect", broken, "--check", "false {}")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count("\n") == 1
+    assert "exit code 1, and PyTensor rewrites nothing in the command" in done.err
 
 
 def test_a_broken_file(tmp_path: Path) -> None:

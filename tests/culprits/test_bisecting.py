@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytensor.tensor as pt
 import pytest
+from pytensor.tensor.elemwise import Elemwise
 
 import scanopt_cli as so
 from scanopt_cli.culprits.bisecting import bisect
@@ -25,7 +26,7 @@ from scanopt_cli.culprits.properties import (
 )
 from scanopt_cli.errors import ScanoptError, VerificationError
 from scanopt_cli.ir.graph import Graph, from_io
-from scanopt_cli.pipeline.contract import Pass
+from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.registry import package_of
 from scanopt_cli.verification.spawning import Gate
@@ -180,6 +181,9 @@ def test_a_rewriter_that_raises() -> None:
     assert "Scan{" in culprit.node
     assert culprit.before is not None
     assert culprit.after is None
+    other = CompilingRaises(compiled_by="vm", error="no such text")
+    with pytest.raises(VerificationError, match="cannot be evaluated: compiling raises Assertion"):
+        bisect(graph, "none", wrong=other)
 
 
 def test_a_linker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,8 +238,45 @@ def test_graphs_that_cannot_be_evaluated_are_stepped_over() -> None:
             return Outcome(State.BROKEN if count else State.FINE)
 
     (culprit,) = bisect(graph_with_tanhs(), (SplitTanh(),), wrong=_Dark()).culprits
-    assert culprit.number == 4
+    assert (culprit.since, culprit.number) == (1, 4)
     assert not culprit.is_certain
+    assert culprit.before is not None
+    assert "Sinh" not in str(culprit.before.fgraph.dprint(file="str"))
+
+
+@dataclass(frozen=True)
+class _Second(SplitTanh):
+    """Splits each cosh that the first pass has made."""
+
+    name: ClassVar[str] = "second"
+
+    def rewrites(self, context: PassContext) -> Iterator[Rewrite]:
+        """Rewrite one cosh after the other."""
+        for node in context.fgraph.toposort():
+            if isinstance(node.op, Elemwise) and str(node.op.scalar_op) == "cosh":
+                (x,) = node.inputs
+                yield Rewrite({node.outputs[0]: (pt.exp(x) + pt.exp(-x)) / 2})
+
+
+def test_passes_of_which_one_is_to_blame() -> None:
+    """What the first one leaves is broken in another way than what the second one makes of it."""
+
+    class _TwoWays(Property):
+        text = "sinh, then exp"
+
+        def of(self, graph: Graph, *_: object) -> Outcome:
+            text = str(graph.fgraph.dprint(file="str"))
+            if "Exp " in text:
+                return Outcome(State.BROKEN, "an exp", kinds=("exp",))
+            if "Sinh" in text:
+                return Outcome(State.BROKEN, "a sinh", kinds=("sinh",))
+            return Outcome(State.FINE)
+
+    found = bisect(graph_with_tanhs(), (SplitTanh(), _Second()), wrong=_TwoWays())
+    (culprit,) = found.culprits
+    assert (culprit.among, culprit.name) == (("split-tanh", "second"), "second")
+    assert (culprit.is_certain, culprit.number, culprit.open) == (False, None, "a sinh")
+    assert "one of the passes split-tanh, second: an exp" in str(found)
 
 
 def test_values_differ_by_a_tolerance() -> None:

@@ -86,6 +86,17 @@ def test_a_program_that_starts_another(program: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
+def test_a_program_that_uses_scanopt_itself(
+    program: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """PyTensor is imported by a part of scanopt that capture needs, and is not done itself."""
+    program.write_text(f"import scanopt_cli; scanopt_cli.load\n{program.read_text()}")
+    assert run_captured([sys.executable, str(program)], tmp_path / "graphs") == 3
+    assert capfd.readouterr().err == ""
+    assert names(tmp_path / "graphs") == KEPT
+
+
+@pytest.mark.deep
 def test_a_test_run(tmp_path: Path) -> None:
     body = textwrap.indent(PROGRAM, "    ")
     (tmp_path / "test_program.py").write_text(f"def test_it():\n{body}")

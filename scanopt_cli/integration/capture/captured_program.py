@@ -1,13 +1,8 @@
 """Run any Python program with capture switched on, without changing the program.
 
-The program runs in a process of its own, with its own interpreter and arguments. An environment
-variable names the directory for the graphs, and the first entry of ``PYTHONPATH`` holds a
-``sitecustomize.py`` that starts capture when PyTensor is imported. So it makes no difference
-whether the program is a script, a module (``python -m``), a test run or a console script, or
-whether it compiles its graphs in processes that it starts itself. Running the script inside
-scanopt's own process would have to distinguish these cases, and would mix its modules with
-scanopt's. Interpreters that ignore the environment or skip ``sitecustomize`` (``python -I``,
-``-E``, ``-S``) capture nothing.
+The program runs in a process of its own, with its own interpreter and arguments, and an environment
+that starts capture when PyTensor is imported. Running the script inside scanopt's own process would
+have to distinguish scripts, modules and test runs, and would mix its modules with scanopt's.
 """
 
 from __future__ import annotations
@@ -18,14 +13,11 @@ import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from scanopt_cli.environment import CAPTURE
+from scanopt_cli.environment import CAPTURE, of_program
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.integration.capture.directory import made
-
-_STARTUP = Path(__file__).parent / "startup"
 
 
 def run_captured(argv: Sequence[str], directory: str | os.PathLike[str]) -> int:
@@ -46,12 +38,7 @@ def run_captured(argv: Sequence[str], directory: str | os.PathLike[str]) -> int:
     """
     if not argv:
         raise ScanoptError("no program to run", hint="scanopt capture -- python script.py")
-    paths = (str(_STARTUP), os.environ.get("PYTHONPATH"))
-    environment = {
-        **os.environ,
-        CAPTURE: str(made(directory)),
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-    }
+    environment = of_program(**{CAPTURE: str(made(directory))})
     try:
         process = subprocess.Popen(list(argv), env=environment)
     except OSError as error:

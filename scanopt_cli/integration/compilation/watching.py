@@ -1,6 +1,6 @@
 """Run an action as soon as a module is imported, without importing it.
 
-``capture/startup/sitecustomize.py`` waits for PyTensor in the same way, in code of its own, because
+``startup/sitecustomize.py`` waits for PyTensor in the same way, in code of its own, because
 it runs in interpreters that may not have scanopt.
 """
 
