@@ -20,6 +20,7 @@ from scanopt_cli.python_source.code import (
 )
 from scanopt_cli.python_source.constants import GENERATOR, GENERATOR_SOURCE
 from scanopt_cli.python_source.definitions import Function
+from scanopt_cli.python_source.loop_calls import Signature
 from scanopt_cli.python_source.names import Names
 from scanopt_cli.python_source.planning import Plan, Step, stands_bare
 from scanopt_cli.python_source.wrapping import WIDTH, joined, wrapped
@@ -161,11 +162,24 @@ class Block:
             if not times or (is_short and (is_constant or times == 1)):
                 self._texts[first] = text, step.code.binding
                 return
-        targets = [self._target(variable) for variable in step.results]
-        target = ", ".join(targets) + ("," if step.unpacks and len(targets) == 1 else "")
+        if isinstance(step.form, tuple):
+            target = ", ".join(self._targets(part) for part in step.form)
+        else:
+            targets = [self._target(variable) for variable in step.results]
+            target = ", ".join(targets) + ("," if step.unpacks and len(targets) == 1 else "")
         if len(target) > _LONGEST_TARGET:
             target = f"({target})"
         self.lines += statement(f"{target} = {text}")
+
+    def _targets(self, form: Any) -> str:
+        """Return what takes a part of a nested result."""
+        if form is None:
+            return "_"
+        if isinstance(form, Variable):
+            return self._target(form)
+        if not any(self._read[variable] for variable in form):
+            return "_"
+        return f"({', '.join(map(self._target, form))})"
 
     def _target(self, variable: Variable) -> str:
         if not self._read[variable]:
@@ -199,10 +213,32 @@ def function_lines(function: Function, scope: Globals) -> list[str]:
         block.name(variable, wanted, "x")
         for variable, wanted in zip(plan.inputs, function.parameters, strict=True)
     ]
+    parts: list[str] = []
+    if function.signature is not None:
+        parameters, parts = _grouped(parameters, function.signature, names)
     block.write()
     returned = f"return {block.render(function.returned)}"
     head = f"def {scope.text(function)}({', '.join(parameters)}):"
-    return [head, *(f"{_INDENT}{line}" for line in (*block.lines, *statement(returned)))]
+    lines = (*parts, *block.lines, *statement(returned))
+    return [head, *(f"{_INDENT}{line}" for line in lines)]
+
+
+def _grouped(
+    parameters: Sequence[str], signature: Signature, names: Names
+) -> tuple[list[str], list[str]]:
+    """Return the parameters of a function whose values are nested, and what takes them apart."""
+    rest, heads, parts = list(parameters), [], []
+    for role, size in signature.groups:
+        own = rest[:size]
+        del rest[:size]
+        if size == 1:
+            heads += own
+            continue
+        head = names.unique(role, role) if size else f"_{role}"
+        heads.append(head)
+        if size:
+            parts += statement(f"{', '.join(own)} = {head}")
+    return heads, parts
 
 
 def definition_lines(definitions: Sequence[Definition], scope: Globals) -> Iterator[str]:
