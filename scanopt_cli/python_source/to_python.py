@@ -275,7 +275,9 @@ class _Writer:
                 if shared
             ]
             lines += _calling(", ".join(given), ending)
-        yield from (f"    {part}" for line in lines for part in statement(line))
+        for line in lines:
+            text = line.lstrip()
+            yield from statement(text, f"    {line.removesuffix(text)}")
 
     def _input(self, variable: Variable) -> tuple[Code, Variable]:
         """Return how an input is made, and one that is made so."""
