@@ -36,7 +36,7 @@ from scanopt_cli.python_source.code import (
     quoted,
     text,
 )
-from scanopt_cli.python_source.loop_calls import Signature, loop_calls
+from scanopt_cli.python_source.loop_calls import Signature, filter_calls, loop_calls
 from scanopt_cli.python_source.operations import by_function, candidates, plainly
 from scanopt_cli.python_source.planning import Plan, Planner
 from scanopt_cli.python_source.public_ops import public_op
@@ -99,6 +99,8 @@ class Definitions:
                 yield from scan_calls(node, lambda: self._step(node.op, names), titles)
             elif type(node.op) is TracedLoop and self._as_calls:
                 yield from self._loop_calls(node, planner)
+        if self._as_calls:
+            yield from filter_calls(node, lambda loop: self._loop_calls(loop, planner))
         yield from candidates(node.op, node, self)
         yield from by_function(core_op(node.op), node, self)
         if isinstance(node.op, SymbolicOp) and builds_its_graph(node.op):

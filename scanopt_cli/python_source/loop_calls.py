@@ -1,9 +1,9 @@
-"""TracedLoops as calls of `scan`, `map`, `reduce` and `while_loop`, or of `for_loop`.
+"""TracedLoops as calls of `scan`, `map`, `filter`, `reduce`, `while_loop`, or of `for_loop`.
 
-The first four index each sequence by the step, from its first row or from its last, count the steps
-by the rows, or ask a condition of the values after a step. Here that is recognised; it need not be
-right, since the call is evaluated and compared with the node. A `for_loop` is any other loop whose
-states and constants have the types of what it begins with.
+All but the last index each sequence by the step, from its first row or from its last, count the
+steps by the rows, or ask a condition of the values after a step. Here that is recognised; it need
+not be right, since the call is evaluated and compared with the node. A `for_loop` is any other loop
+whose states and constants have the types of what it begins with.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs, toposort
-from pytensor.tensor.basic import ScalarFromTensor
+from pytensor.tensor.basic import Nonzero, ScalarFromTensor
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from scanopt_cli.ir.indexing import indices_of
 from scanopt_cli.loop.body import Body
@@ -97,6 +97,24 @@ def loop_calls(
     yield _for_loop(node, define, names)
 
 
+def filter_calls(node: Apply, calls: Callable[[Apply], Iterator[Candidate]]) -> Iterator[Candidate]:
+    """Yield calls of `filter` that may make ``node``: rows for which a map is true.
+
+    ``calls`` yields those that may make the map.
+    """
+    if not isinstance(node.op, AdvancedSubtensor) or len(node.inputs) != 2:
+        return
+    places = node.inputs[1].owner
+    chosen = places.inputs[0].owner if places is not None else None
+    if chosen is None or not isinstance(places.op, Nonzero) or type(chosen.op) is not TracedLoop:
+        return
+    by_map, by_filter = _reference("map"), _reference("filter")
+    for made in calls(chosen):
+        if by_map in made.code.parts:
+            parts = tuple(by_filter if part == by_map else part for part in made.code.parts)
+            yield Candidate(Code(parts), (node.outputs[0],))
+
+
 def _for_loop(node: Apply, define: Define, names: Mapping[Variable, str | None]) -> Candidate:
     op: TracedLoop = node.op
     n_steps, initial, outer = op.split(node.inputs)
@@ -173,8 +191,12 @@ def _step_counts(n_steps: Variable) -> Iterator[Variable]:
 
 
 def _called(function: str, arguments: Sequence[Part], options: Mapping[str, Part]) -> Code:
+    return call(_reference(function), arguments, options)
+
+
+def _reference(function: str) -> Reference:
     module, name = LOOP
-    return call(Reference(module, f"{name}.{function}"), arguments, options)
+    return Reference(module, f"{name}.{function}")
 
 
 def _constants(n: int) -> tuple[tuple[str, int], ...]:

@@ -80,6 +80,9 @@ FORMS: dict[str, tuple[str, Callable[[], Any]]] = {
             lambda c, w: c[0] < w, lambda c, w: (c[0] * w, c[1] + 1), (START, 0), W
         ),
     ),
+    "filter": ("filter", lambda: loop.filter(lambda x, w: x > w, X, W)),
+    "filter of rows": ("filter", lambda: loop.filter(lambda row: row.sum() > 0, M, name="rows")),
+    "filter of other rows": ("map", lambda: Y[pt.nonzero(loop.map(lambda x: x > 0, X))[0]]),
     "for": (
         "for_loop",
         lambda: loop.for_loop(N, lambda i, c, x: (c + x[i + 1], i), START, X),
