@@ -109,7 +109,7 @@ def for_loop(
     fn
         Called with the number of the step, from 0, and what is carried (and the constants, if there
         are any). It returns the next carry and what is to be collected, as in `scan`; and may
-        return a third, a bool of no dimensions, without which the step is the last one.
+        return a third, a bool of no dimensions: if it is false, the step is the last one.
     init, constants, name
         As in `scan`. What is read row by row is a constant, of which ``fn`` takes the row.
 
