@@ -28,6 +28,12 @@ def nan(
         list[str] | None,
         typer.Option(metavar="inf", help="Infinities are as good as numbers; look for NaNs only."),
     ] = None,
+    masked: Annotated[
+        bool,
+        typer.Option(
+            "--masked", help="Show the first that any node computes, even if no slot holds it."
+        ),
+    ] = False,
     arguments: ArgumentsFile = None,
     seed: Seed = 0,
     timeout: Timeout = 300.0,
@@ -38,7 +44,7 @@ def nan(
     """Show the first NaN or infinity that stays: its step, node, line, and what the node reads.
 
     The graph and its loops, forward and backward ones, run in Python in a child process. Exits with
-    1 if a slot of a loop or an output holds one.
+    1 if a slot of a loop or an output holds one, or with --masked if there is any.
     """
     from scanopt_cli.reports.nan_report import nan_report
     from scanopt_cli.tracing.finding_nan import allows_inf, first_nan
@@ -51,6 +57,7 @@ def nan(
                 loaded,
                 arguments,
                 allow=allow or (),
+                masked=masked,
                 seed=seed,
                 timeout=timeout,
                 progress=show_progress,

@@ -38,7 +38,8 @@ def python(
 ) -> ExitCode:
     """Print a graph as a short Python script, which builds it again without scanopt.
 
-    It is run once before: what it builds has the digest of the graph.
+    It is run once before: what it builds has the digest of the graph. TracedLoops alone, which
+    optimize -p loop makes, need scanopt_cli.loop.
     """
     from scanopt_cli.python_source.to_python import to_python
 

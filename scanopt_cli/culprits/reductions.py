@@ -33,7 +33,7 @@ from scanopt_cli.ir.inner_graphs import body_of, walk, with_body
 from scanopt_cli.ir.scan_view import ScanView, is_loop, view_of
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
-from scanopt_cli.python_source.scan_calls import AFTER_START, taken_by_call
+from scanopt_cli.python_source.scan_calls import AFTER_START, UNNAMED, taken_by_call
 
 type Reduction = Callable[[Graph], Iterator[Candidate]]
 
@@ -42,6 +42,8 @@ _MOST_SUBSTITUTES = 6
 # A call of `scan`, and a Scan that is none, take about so many lines more than another node.
 _LINES_OF_A_CALL = 4
 _LINES_OF_A_SCAN = 14
+# The defaults of the constructor of a Scan.
+_USUAL = {"allow_gc": True, "strict": True, "profile": None}
 _CLEANING = ("inline-ofg", "remove-unused", "inline-constants", "merge-equal", "clean-slices")
 
 
@@ -50,6 +52,8 @@ def size(graph: Graph) -> tuple[int, ...]:
 
     Steps and lengths of inputs count as well, where they are known; of values, how many there are,
     how large those are that may count something, and how many are not 1.
+
+    Settings of Scans that are not the usual ones count as well.
 
     It is what a person reads. So nodes that a call of ``pytensor.scan`` makes by itself, such as
     the buffer of a state, do not count; the call counts as several nodes, a Scan that no such call
@@ -62,7 +66,14 @@ def size(graph: Graph) -> tuple[int, ...]:
         if is_loop(node)
     )
     ends = len(fgraph.inputs) + len(fgraph.outputs)
-    return _n_read(fgraph), ends, steps, len(graph.recorded), *size_of_inputs(graph)
+    n_settings = sum(map(len, settings_of_scans(graph)))
+    return _n_read(fgraph), ends, steps, len(graph.recorded), n_settings, *size_of_inputs(graph)
+
+
+def settings_of_scans(graph: Graph) -> list[list[str]]:
+    """Return which settings of each Scan are not the usual ones."""
+    scans = (node for node in graph.fgraph.toposort() if type(node.op) is Scan)
+    return [sorted(_odd_settings(node)) for node in scans]
 
 
 def _n_read(fgraph: FunctionGraph) -> int:
@@ -102,6 +113,14 @@ def _is_returned(node: Apply, buffers: Mapping[Variable, int]) -> bool:
         and number(index.start) == buffers[node.inputs[0]]
         and index.stop is index.step is None
     )
+
+
+def _odd_settings(node: Apply) -> dict[str, Any]:
+    """Return the usual values of the settings of a Scan that a script would have to state."""
+    # A call sets how memory is freed by itself.
+    of_all = {"truncate_gradient": -1, "name": UNNAMED}
+    usual = of_all if taken_by_call(node) is not None else {**of_all, **_USUAL}
+    return {name: value for name, value in usual.items() if getattr(node.op, name) != value}
 
 
 def fewer_outputs(graph: Graph) -> Iterator[Candidate]:
@@ -179,6 +198,16 @@ def steps_in_place_of_loops(graph: Graph) -> Iterator[Candidate]:
             yield partial(_with_one_step, graph, node)
 
 
+def plainer_settings(graph: Graph) -> Iterator[Candidate]:
+    """Let Scans have the usual settings, all of them or one: how memory is freed, names."""
+    for position, node in enumerate(graph.fgraph.toposort()):
+        if type(node.op) is Scan:
+            odd = _odd_settings(node)
+            for names in ([*odd], *([name] for name in odd)):
+                usual = {name: odd[name] for name in names}
+                yield partial(_with_op, graph, position, partial(_with_settings, node.op, usual))
+
+
 def cleaned(graph: Graph) -> Iterator[Candidate]:
     """Run a pass that takes away what is unused, equal or in an OpFromGraph of its own."""
     for name in _CLEANING:
@@ -196,6 +225,7 @@ REDUCTIONS: tuple[Reduction, ...] = (
     inputs_in_place_of_nodes,
     operands_in_place_of_nodes,
     smaller_bodies,
+    plainer_settings,
     plainer_values,
 )
 """All ways, those that take most away first."""
@@ -271,6 +301,13 @@ def _edits_of_body(node: Apply) -> Iterator[Callable[[], Any]]:
                 return with_body(node.op, form)
 
             yield nested
+
+
+def _with_settings(op: Scan, settings: Mapping[str, Any]) -> Scan:
+    """Return a Scan with other settings."""
+    known = {name: getattr(op, name) for name in ("truncate_gradient", "name", *_USUAL)}
+    body = op.fgraph.unfreeze()
+    return Scan(body.inputs, body.outputs, op.info, mode=op.mode, **{**known, **settings})
 
 
 def _with_op(graph: Graph, position: int, make: Callable[[], Any]) -> Graph | None:

@@ -21,7 +21,7 @@ import numpy as np
 import pytensor
 
 from scanopt_cli.culprits.properties import Limits, Outcome, Property, State
-from scanopt_cli.culprits.reductions import size
+from scanopt_cli.culprits.reductions import settings_of_scans, size
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.graph import Graph
@@ -33,7 +33,7 @@ _HEAD = "scanopt reduce"
 def graph_key(graph: Graph) -> str:
     """Return what tells a graph, with its recorded values, from others, in all processes."""
     values = [_value_key(value) for call in graph.recorded for value in call]
-    return _hashed([digest(graph), size(graph), values])
+    return _hashed([digest(graph), size(graph), settings_of_scans(graph), values])
 
 
 def reduction_key(

@@ -7,6 +7,7 @@ from scanopt_cli.loop import batching as batching
 from scanopt_cli.loop import registered_rewrites as registered_rewrites
 from scanopt_cli.loop.body import Body as Body
 from scanopt_cli.loop.helpers import filter as filter
+from scanopt_cli.loop.helpers import for_loop as for_loop
 from scanopt_cli.loop.helpers import map as map
 from scanopt_cli.loop.helpers import reduce as reduce
 from scanopt_cli.loop.helpers import scan as scan

@@ -1,4 +1,4 @@
-"""Functions that write loops: `scan`, `while_loop`, `map`, `reduce` and `filter`.
+"""Functions that write loops: `scan`, `for_loop`, `while_loop`, `map`, `reduce` and `filter`.
 
 They are called like those of ``jax.lax``. What is carried and what is returned may be nested in
 tuples, lists and dictionaries. A function that is given reads its arguments and nothing else: what
@@ -90,6 +90,55 @@ def scan(
         return Step(*returned)
 
     return _looped(step, init, n_steps, outer, name)
+
+
+def for_loop(
+    n_steps: Any,
+    fn: Callable[..., tuple[Any, ...]],
+    init: Any,
+    constants: Any = None,
+    *,
+    name: str | None = None,
+) -> tuple[Any, Any]:
+    """Carry values through a loop whose steps know their number; collect a value of each step.
+
+    Parameters
+    ----------
+    n_steps
+        How many steps there are.
+    fn
+        Called with the number of the step, from 0, and what is carried (and the constants, if there
+        are any). It returns the next carry and what is to be collected, as in `scan`; and may
+        return a third, a bool of no dimensions: if it is false, the step is the last one.
+    init, constants, name
+        As in `scan`. What is read row by row is a constant, of which ``fn`` takes the row.
+
+    Returns
+    -------
+    The last carry, and what was collected, as in `scan`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `scan` does.
+
+    Examples
+    --------
+    >>> x = pt.vector("x")
+    >>> gap = for_loop(x.shape[0] - 1, lambda i, _, x: (None, x[i + 1] - x[i]), None, x)[1]
+    """
+
+    def step(carry: Any, index: Symbolic, inner: Sequence[Symbolic]) -> Step:
+        returned = fn(index, carry, *_extra(constants, inner))
+        if not (isinstance(returned, tuple | list) and len(returned) in (2, 3)):
+            raise TypeError(
+                "a step of for_loop returns the next carry, what to collect, and perhaps whether "
+                "to go on"
+            )
+        new, collected, *goes_on = returned
+        return Step(new, collected, _condition(goes_on[0]) if goes_on else None)
+
+    return _looped(step, init, as_step_count(n_steps), _variables(constants), name)
 
 
 def while_loop(

@@ -97,8 +97,8 @@ class Definition:
     note: str | None = None
 
 
-_PUBLIC = ("scanopt_cli.loop",)
-"""Packages whose own names are better than those of their modules."""
+_PUBLIC = {"scanopt_cli.loop": ("scanopt_cli", "loop")}
+"""Packages whose own names are better than those of their modules: how they are imported."""
 
 type Leaf = Operand | Reference | LongConstant | Definition
 type Part = str | Leaf | Code
@@ -234,11 +234,14 @@ class Candidate:
         The variables that it returns, one, or as many as its list has.
     derived
         Further variables, each with an expression of the results.
+    form
+        How the results are nested in tuples, if they are; None stands where it returns None.
     """
 
     code: Code
     results: tuple[Variable, ...]
     derived: tuple[tuple[Variable, Code], ...] = field(default=())
+    form: Any = None
 
 
 def reference_to(item: Any) -> Reference | None:
@@ -253,5 +256,7 @@ def reference_to(item: Any) -> Reference | None:
         found = getattr(found, part, None)
     if found is not item:
         return None
-    public = next((p for p in _PUBLIC if getattr(sys.modules.get(p), name, None) is item), None)
-    return Reference(public or str(module), str(name))
+    for package, (parent, child) in _PUBLIC.items():
+        if getattr(sys.modules.get(package), str(name), None) is item:
+            return Reference(parent, f"{child}.{name}")
+    return Reference(str(module), str(name))

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytensor.compile.builders import OpFromGraph, SymbolicOp
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.graph.fg import AbstractFunctionGraph, FrozenFunctionGraph
 from pytensor.graph.op import Op
 from pytensor.scalar.basic import Composite
 from pytensor.scalar.loop import ScalarLoop
@@ -19,7 +19,9 @@ from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.errors import brief
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.scan_view import inner_condition, is_loop
+from scanopt_cli.loop.nesting import leaves
 from scanopt_cli.loop.operator_base import LoopOperator
+from scanopt_cli.loop.operators import TracedLoop
 from scanopt_cli.python_source import loop_names
 from scanopt_cli.python_source.code import (
     Candidate,
@@ -34,6 +36,7 @@ from scanopt_cli.python_source.code import (
     quoted,
     text,
 )
+from scanopt_cli.python_source.loop_calls import Signature, filter_calls, loop_calls
 from scanopt_cli.python_source.operations import by_function, candidates, plainly
 from scanopt_cli.python_source.planning import Plan, Planner
 from scanopt_cli.python_source.public_ops import public_op
@@ -57,12 +60,14 @@ class Function(Definition):
     plan: Plan = field(kw_only=True)
     parameters: tuple[str | None, ...] = field(kw_only=True)
     returned: Code = field(kw_only=True)
+    signature: Signature | None = field(default=None, kw_only=True)
 
 
 class Definitions:
     """The functions and Ops that a script defines, in an order in which each finds the others.
 
-    With ``as_calls``, Scans are calls of ``pytensor.scan`` where they have that form.
+    With ``as_calls``, loops are calls where they have that form: Scans of ``pytensor.scan``,
+    TracedLoops of the functions of `scanopt_cli.loop`.
     """
 
     def __init__(self, where: str, *, as_calls: bool = True) -> None:
@@ -71,7 +76,7 @@ class Definitions:
         self._where = where
         self._as_calls = as_calls
         self._sameness = Sameness(gradients=True)
-        self._functions: dict[tuple[bytes, bool], Function] = {}
+        self._functions: dict[tuple[bytes, bool, Signature | None], Function] = {}
         self._ops: dict[int, tuple[Op, Code | None]] = {}
         self._equal: dict[tuple[bytes, str | None], Code] = {}
 
@@ -92,6 +97,10 @@ class Definitions:
             if type(node.op) is Scan and self._as_calls:
                 names = loop_names.parameters(node, planner.hints)
                 yield from scan_calls(node, lambda: self._step(node.op, names), titles)
+            elif type(node.op) is TracedLoop and self._as_calls:
+                yield from self._loop_calls(node, planner)
+        if self._as_calls:
+            yield from filter_calls(node, lambda loop: self._loop_calls(loop, planner))
         yield from candidates(node.op, node, self)
         yield from by_function(core_op(node.op), node, self)
         if isinstance(node.op, SymbolicOp) and builds_its_graph(node.op):
@@ -219,6 +228,20 @@ class Definitions:
         given = code(f"{{}}[:{n_states}], {', '.join(parts[1:])}", head, results)
         return code("{}({})", cls, given)
 
+    def _loop_calls(self, node: Apply, planner: Planner) -> Iterator[Candidate]:
+        title = _own_name(node.op)
+
+        def define(
+            graph: FrozenFunctionGraph,
+            names: Sequence[str | None],
+            signature: Signature,
+            what: str,
+        ) -> Definition:
+            return self._function(graph, names, hint=title, what=what, signature=signature)
+
+        inner = loop_names.parameters(node, planner.hints)
+        return loop_calls(node, define, dict(zip(node.inputs, inner, strict=True)))
+
     def _step(self, op: Scan, names: Sequence[str | None]) -> Function:
         condition = inner_condition(op) is not None
         return self._function(op.fgraph, names, hint=_own_name(op), until=condition)
@@ -231,12 +254,14 @@ class Definitions:
         hint: str | None,
         until: bool = False,
         what: str = "step",
+        signature: Signature | None = None,
     ) -> Function:
         """Return a function that computes ``graph``; equal ones are one.
 
-        Of ``until``, the last output is the condition to stop.
+        Of ``until``, the last output is the condition to stop. If it has a ``signature``, its
+        arguments and results are nested.
         """
-        key = (self._sameness.of_graph(graph), until)
+        key = (self._sameness.of_graph(graph), until, signature)
         known = self._functions.get(key)
         if known is not None:
             return known
@@ -247,20 +272,30 @@ class Definitions:
         )
         plan = planner.plan(graph.outputs)
         outputs = [Operand(v, bare=False) for v in graph.outputs]
-        returned = _returned(outputs[:-1] if until else outputs, always=until)
+        if signature is not None:
+            returned = signature.result(outputs)
+        else:
+            returned = _returned(outputs[:-1] if until else outputs, always=until)
         if until:
             stop = call(Reference("pytensor.scan.utils", "until"), outputs[-1:])
             returned = code("{}, {}", returned, stop)
 
         def value(*given: Any) -> Any:
-            found = dict(zip(plan.outputs, plan.run(given), strict=True))
+            flat = [leaf for _, leaf in leaves(given)]
+            found = dict(zip(plan.outputs, plan.run(flat), strict=True))
             return returned.evaluate(
                 lambda leaf: found[leaf.variable] if isinstance(leaf, Operand) else leaf.value
             )
 
         called = f"{hint}_{what}" if hint else what
         parameters = (*names, *[None] * (len(graph.inputs) - len(names)))
-        made = Function(called, value, plan=plan, parameters=parameters, returned=returned)
+        made = Function(
+            *(called, value),
+            plan=plan,
+            parameters=parameters,
+            returned=returned,
+            signature=signature,
+        )
         self._functions[key] = made
         self.made.append(made)
         return made

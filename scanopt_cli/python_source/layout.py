@@ -20,9 +20,10 @@ from scanopt_cli.python_source.code import (
 )
 from scanopt_cli.python_source.constants import GENERATOR, GENERATOR_SOURCE
 from scanopt_cli.python_source.definitions import Function
+from scanopt_cli.python_source.loop_calls import Signature
 from scanopt_cli.python_source.names import Names
 from scanopt_cli.python_source.planning import Plan, Step, stands_bare
-from scanopt_cli.python_source.wrapping import WIDTH, joined, wrapped
+from scanopt_cli.python_source.wrapping import joined, wrapped
 
 _MODULES = {
     "numpy": ("np", "import numpy as np"),
@@ -37,6 +38,7 @@ ALIASES = ("np", "pytensor", "ps", "pt", "json", "Path")
 _LONGEST_NESTED = 44
 _LONGEST_CONSTANT = 60
 _LONGEST_TARGET = 70
+_LINES_OF_A_SHORT_CALL = 3
 _INDENT = " " * 4
 _STANDARD = ("import json", "import os", "from pathlib import Path")
 
@@ -109,8 +111,16 @@ class Block:
     What is read once, and is short, stands where it is read.
     """
 
-    def __init__(self, scope: Globals, names: Names, plan: Plan, read: Sequence[Variable]) -> None:
+    def __init__(
+        self,
+        scope: Globals,
+        names: Names,
+        plan: Plan,
+        read: Sequence[Variable],
+        indent: str = "",
+    ) -> None:
         self.lines: list[str] = []
+        self._indent = indent
         self._scope = scope
         self._names = names
         self._plan = plan
@@ -161,11 +171,24 @@ class Block:
             if not times or (is_short and (is_constant or times == 1)):
                 self._texts[first] = text, step.code.binding
                 return
-        targets = [self._target(variable) for variable in step.results]
-        target = ", ".join(targets) + ("," if step.unpacks and len(targets) == 1 else "")
+        if isinstance(step.form, tuple):
+            target = ", ".join(self._targets(part) for part in step.form)
+        else:
+            targets = [self._target(variable) for variable in step.results]
+            target = ", ".join(targets) + ("," if step.unpacks and len(targets) == 1 else "")
         if len(target) > _LONGEST_TARGET:
             target = f"({target})"
-        self.lines += statement(f"{target} = {text}")
+        self.lines += statement(f"{target} = {text}", self._indent)
+
+    def _targets(self, form: Any) -> str:
+        """Return what takes a part of a nested result."""
+        if form is None:
+            return "_"
+        if isinstance(form, Variable):
+            return self._target(form)
+        if not any(self._read[variable] for variable in form):
+            return "_"
+        return f"({', '.join(map(self._target, form))})"
 
     def _target(self, variable: Variable) -> str:
         if not self._read[variable]:
@@ -179,14 +202,19 @@ class Block:
         return None if not wanted or isinstance(variable, Constant) or "[" in wanted else wanted
 
 
-def statement(text: str) -> list[str]:
-    """Return a statement in lines that are not too long; in one, if it fits."""
-    if "\n" in text and len(joined(text)) + len(_INDENT) <= WIDTH:
-        return [joined(text)]
+def statement(text: str, indent: str = "") -> list[str]:
+    """Return a statement in lines that are not too long; in one, if it fits.
+
+    A call that has a line for each argument has one for all of them, if that is long enough.
+    """
+    if "\n" in text:
+        short = list(wrapped(joined(text), indent))
+        if len(short) <= _LINES_OF_A_SHORT_CALL:
+            return short
     return [
         part
         for line in text.split("\n")
-        for part in wrapped(line.lstrip(), line[: len(line) - len(line.lstrip())])
+        for part in wrapped(line.lstrip(), indent + line[: len(line) - len(line.lstrip())])
     ]
 
 
@@ -194,15 +222,37 @@ def function_lines(function: Function, scope: Globals) -> list[str]:
     """Return the definition of a function."""
     names = scope.names.inside()
     plan = function.plan
-    block = Block(scope, names, plan, [o.variable for o in function.returned.operands])
+    read = [o.variable for o in function.returned.operands]
+    block = Block(scope, names, plan, read, _INDENT)
     parameters = [
         block.name(variable, wanted, "x")
         for variable, wanted in zip(plan.inputs, function.parameters, strict=True)
     ]
+    parts: list[str] = []
+    if function.signature is not None:
+        parameters, parts = _grouped(parameters, function.signature, names)
     block.write()
     returned = f"return {block.render(function.returned)}"
     head = f"def {scope.text(function)}({', '.join(parameters)}):"
-    return [head, *(f"{_INDENT}{line}" for line in (*block.lines, *statement(returned)))]
+    return [head, *parts, *block.lines, *statement(returned, _INDENT)]
+
+
+def _grouped(
+    parameters: Sequence[str], signature: Signature, names: Names
+) -> tuple[list[str], list[str]]:
+    """Return the parameters of a function whose values are nested, and what takes them apart."""
+    rest, heads, parts = list(parameters), [], []
+    for role, size in signature.groups:
+        own = rest[:size]
+        del rest[:size]
+        if size == 1:
+            heads += own
+            continue
+        head = names.unique(role, role) if size else f"_{role}"
+        heads.append(head)
+        if size:
+            parts += statement(f"{', '.join(own)} = {head}", _INDENT)
+    return heads, parts
 
 
 def definition_lines(definitions: Sequence[Definition], scope: Globals) -> Iterator[str]:

@@ -33,8 +33,9 @@ def parameters(node: Apply, around: Mapping[Variable, str]) -> list[str | None]:
 
 def results(node: Apply, around: Mapping[Variable, str]) -> dict[Variable, str]:
     """Return what the outputs of a loop are called that have no names."""
-    own = op_name(loop_op(node))
-    title = (None if own == UNNAMED else identifier(own)) or "loop"
+    op = loop_op(node)
+    own = op_name(op)
+    title = (None if own in (UNNAMED, type(op).__name__) else identifier(own)) or "loop"
     found: dict[Variable, str] = {}
     for slot, base in _bases(node, around):
         plain = None if base is None else _OF_START.sub("", _OF_ROW.sub("", base))
@@ -47,6 +48,11 @@ def results(node: Apply, around: Mapping[Variable, str]) -> dict[Variable, str]:
         if slot.last is not None and not slot.last.name:
             found[slot.last] = f"last_{one}" if one else f"{title}_last"
     return found
+
+
+def of_row(name: str | None) -> str | None:
+    """Return what a row of a sequence is called in a step."""
+    return f"{_OF_ROW.sub('', name)}_t" if name else None
 
 
 def _bases(node: Apply, around: Mapping[Variable, str]) -> Iterator[tuple[Slot, str | None]]:

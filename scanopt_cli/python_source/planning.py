@@ -18,6 +18,7 @@ from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.ir.scan_view import is_loop
+from scanopt_cli.loop.nesting import leaves
 from scanopt_cli.python_source import constants
 from scanopt_cli.python_source.code import Binding, Candidate, Code, Leaf, Operand, code
 from scanopt_cli.python_source.values import (
@@ -33,13 +34,15 @@ class Step:
     """One statement: what it makes, and by which expression.
 
     ``bare`` says whether constants stand in it as plain numbers where they may; ``unpacks`` says
-    whether the value of the expression is a list of the results.
+    whether the value of the expression is a list of the results, and ``form`` how they are nested
+    in it, if they are.
     """
 
     code: Code
     results: tuple[Variable, ...]
     bare: bool = True
     unpacks: bool = False
+    form: Any = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +60,7 @@ class Plan:
         known: dict[Variable, Any] = dict(zip(self.inputs, arguments, strict=True))
         for step in self.steps:
             value = step.code.evaluate(partial(_value, known, step.bare, self.aliases))
-            found = value if step.unpacks else [value]
+            found = [leaf for _, leaf in leaves(value)] if step.unpacks else [value]
             known.update(zip(step.results, found, strict=True))
         return [known[self.actual(output)] for output in self.outputs]
 
@@ -212,7 +215,7 @@ class Planner:
     def _try(self, wanted: Variable, candidate: Candidate, bare: bool) -> bool:
         try:
             value = candidate.code.evaluate(partial(_value, self._known, bare, self._aliases))
-            found = value if isinstance(value, list | tuple) else [value]
+            found = (leaf for _, leaf in leaves(value))
             results = dict(zip(candidate.results, found, strict=True))
             derived = {
                 variable: expression.evaluate(partial(_value, results, False, {}))
@@ -231,7 +234,7 @@ class Planner:
                 self.hints[only[0].variable] = called
             return True
         unpacks = isinstance(value, list | tuple)
-        step = Step(candidate.code, candidate.results, bare, unpacks)
+        step = Step(candidate.code, candidate.results, bare, unpacks, candidate.form)
         self._made.update(dict.fromkeys(candidate.results, step))
         for variable, expression in candidate.derived:
             self._made[variable] = Step(expression, (variable,))

@@ -13,8 +13,9 @@ from typing import Any
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import ScalarMinimum
 from pytensor.tensor.basic import AllocEmpty
-from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 
 from scanopt_cli.ir.indexing import indices_of, number
@@ -115,9 +116,15 @@ def _is_as_long(slot: Slot, n_steps: Variable) -> bool:
     else:
         return True
     steps = number(n_steps)
-    return any(
-        v is n_steps or (steps is not None and number(v) == steps) for v in ancestors([length])
-    )
+    behind = list(ancestors([length], blockers=[n_steps]))
+    if any(v is not n_steps and _is_minimum(v.owner) for v in behind):
+        return False  # It is cut shorter.
+    return any(v is n_steps or (steps is not None and number(v) == steps) for v in behind)
+
+
+def _is_minimum(node: Apply | None) -> bool:
+    op = None if node is None else node.op
+    return isinstance(op, Elemwise) and isinstance(op.scalar_op, ScalarMinimum)
 
 
 def _options(view: ScanView, sequences: Sequence[_Sequence]) -> dict[str, Part]:

@@ -53,8 +53,9 @@ def to_python(graph: GraphLike, *, values: bool = False) -> PythonScript:
     """Return ``graph`` as a Python script that builds it again, without scanopt.
 
     Loops are calls of ``pytensor.scan`` where they have that form, and Scans with their bodies
-    where not; those of `scanopt_cli.loop` need that package. Other operations stand by their public
-    functions where there are some. The script has the names of the graph's variables, as far as
+    where not. TracedLoops are calls of the functions of `scanopt_cli.loop`, which they need, or
+    stand with their bodies, too. Other operations stand by their public functions where there are
+    some. The script has the names of the graph's variables, as far as
     they can be names in Python. Running it gives ``inputs`` and ``outputs``, of a graph with the
     same `digest`: that is tried before the script is returned. The mode that a Scan was made with
     is left out.
@@ -274,7 +275,9 @@ class _Writer:
                 if shared
             ]
             lines += _calling(", ".join(given), ending)
-        yield from (f"    {part}" for line in lines for part in statement(line))
+        for line in lines:
+            text = line.lstrip()
+            yield from statement(text, f"    {line.removesuffix(text)}")
 
     def _input(self, variable: Variable) -> tuple[Code, Variable]:
         """Return how an input is made, and one that is made so."""

@@ -1,4 +1,7 @@
-"""Long lines of a script, broken at the commas of their brackets."""
+"""Long lines of a script, broken at the commas of their brackets.
+
+What is in a bracket has a line of its own, or as many as it needs, each with as many parts as fit.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +32,36 @@ def wrapped(line: str, indent: str = "") -> Iterator[str]:
         return
     start, end = max(groups, key=lambda group: group[1] - group[0])
     commas = [at for sign, at, depth in places if sign == "," and depth == 1 and start < at < end]
-    if not commas:
-        inside = list(wrapped(line[start + 1 : end], indent + _INDENT))
+    content = line[start + 1 : end].strip()
+    if not commas or len(indent) + len(_INDENT) + len(content) <= WIDTH:
+        inside = list(wrapped(content, indent + _INDENT))
     else:
         edges = [start, *commas, end]
         parts = [line[a + 1 : b].strip() for a, b in pairwise(edges)]
-        inside = [text for part in parts if part for text in wrapped(f"{part},", indent + _INDENT)]
+        inside = list(_filled([f"{part}," for part in parts if part], indent + _INDENT))
     yield indent + line[: start + 1]
     yield from inside
     first, *others = wrapped(line[end + 1 :], indent)
     yield f"{indent}{line[end]}{first[len(indent) :]}"
     yield from others
+
+
+def _filled(parts: list[str], indent: str) -> Iterator[str]:
+    """Yield lines with as many parts as fit; one that is too long for a line has its own."""
+    together = ""
+    for part in parts:
+        joint = f"{together} {part}" if together else part
+        if len(indent) + len(joint) <= WIDTH:
+            together = joint
+            continue
+        if together:
+            yield indent + together
+        together = part
+        if len(indent) + len(part) > WIDTH:
+            yield from wrapped(part, indent)
+            together = ""
+    if together:
+        yield indent + together
 
 
 def _groups(places: list[tuple[str, int, int]]) -> Iterator[tuple[int, int]]:

@@ -55,6 +55,8 @@ def summary(found: FirstNan) -> str:
         given = ", though inputs do" if found.held_by else ""
         ran = f" in {plural(found.steps, 'step')}" if found.steps else ""
         what = "NaN" if found.allows_inf else "NaN or infinity"
+        if found.counts_masked:
+            return f"no node computes a {what}{ran}{given}"
         return f"no slot and no output holds a {what}{ran}{given}"
     kind = "NaN" if "NaN" in node.value or node.why in ("domain", "indefinite") else "infinity"
     if found.is_from_input:
@@ -71,6 +73,8 @@ def _where(node: BadNode) -> str:
 
 
 def _fate(found: FirstNan) -> str:
+    if found.slot is None and found.counts_masked:
+        return "no slot and no output holds it at the end of that step"
     held = f"{found.slot} holds it" if found.slot else "it stays"
     if not found.reaches:
         return f"{held}; no output of the graph does"

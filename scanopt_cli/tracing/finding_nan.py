@@ -25,6 +25,7 @@ def first_nan(
     arguments: ArgumentsLike = None,
     *,
     allow: str | Sequence[str] = (),
+    masked: bool = False,
     seed: int = 0,
     timeout: float = 300.0,
     progress: Callable[[str], None] | None = None,
@@ -43,6 +44,8 @@ def first_nan(
         As of `trace`.
     allow
         ``inf``: infinities are as good as numbers; only NaNs are looked for.
+    masked
+        Whether one that does not stay counts, too: the first that any node computes.
     seed
         The seed of arguments that are drawn.
     timeout
@@ -58,7 +61,13 @@ def first_nan(
     allow_inf = allows_inf(allow)
     work = as_graph(graph)
     given = arguments_of(work, arguments, seed)
-    request = NanRequest(graphs=tables(work), arguments=given, allow_inf=allow_inf, timeout=timeout)
+    request = NanRequest(
+        graphs=tables(work),
+        arguments=given,
+        allow_inf=allow_inf,
+        masked=masked,
+        timeout=timeout,
+    )
     facts, _ = answer(request, work.source, progress)
     node = facts["node"]
     return FirstNan(

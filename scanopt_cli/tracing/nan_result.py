@@ -71,12 +71,15 @@ class FirstNan(Presented):
         What it was evaluated on, and whether that was drawn.
     allows_inf
         Whether infinities are as good as numbers.
+    counts_masked
+        Whether one that no slot and no output holds counts as well.
     held_by
         Inputs of the graph that hold a NaN or an infinity, each with what it holds.
     node
         The node that computed it first, or passed it on from an input; ``None`` if there is none.
     slot
-        The slot that holds it at the end of that step, or the output of the graph.
+        The slot that holds it at the end of that step, or the output of the graph; ``None`` if none
+        does, which is a finding only if what is masked counts.
     is_from_input
         Whether no node made it: what feeds the graph held it.
     reaches
@@ -92,6 +95,7 @@ class FirstNan(Presented):
     arguments: str = ""
     is_drawn: bool = False
     allows_inf: bool = False
+    counts_masked: bool = False
     held_by: tuple[ReadValue, ...] = ()
     node: BadNode | None = None
     slot: str | None = None
@@ -102,5 +106,5 @@ class FirstNan(Presented):
 
     @property
     def is_bad(self) -> bool:
-        """Whether a slot or an output holds a NaN or an infinity that is not allowed."""
+        """Whether there is a NaN or an infinity that is not allowed."""
         return self.node is not None

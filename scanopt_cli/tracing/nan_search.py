@@ -3,7 +3,8 @@
 A graph, the body of a loop and that of an OpFromGraph are searched alike. What counts is what they
 return: a slot at the end of a step, an output. If that is bad, the first node behind it is named
 that makes it of inputs that are not bad. If there is none, what feeds the body held it, and the
-search goes on outside. A node that makes a NaN which no slot ever holds is harmless.
+search goes on outside. A node that makes a NaN which no slot ever holds is harmless; of a search
+for what is masked as well, it is a finding like others.
 """
 
 from __future__ import annotations
@@ -89,13 +90,19 @@ class _Body:
 class NanSearch:
     """The search in one graph, on any arguments.
 
-    With ``allow_inf``, infinities are no finding, and NaNs alone are looked for.
+    With ``allow_inf``, infinities are no finding, and NaNs alone are looked for. With ``masked``, a
+    finding is also what no slot and no output holds in the end.
     """
 
     def __init__(
-        self, fgraph: FunctionGraph, *, allow_inf: bool = False, with_c: bool = False
+        self,
+        fgraph: FunctionGraph,
+        *,
+        allow_inf: bool = False,
+        masked: bool = False,
+        with_c: bool = False,
     ) -> None:
-        self._allow_inf, self._with_c = allow_inf, with_c
+        self._allow_inf, self._masked, self._with_c = allow_inf, masked, with_c
         self._named: dict[Apply, NamedLoop] = {}
         for loop in named_loops(fgraph, each_place=True):
             self._named.setdefault(loop.view.node, loop)
@@ -133,6 +140,7 @@ class NanSearch:
         return replace(
             first,
             allows_inf=self._allow_inf,
+            counts_masked=self._masked,
             held_by=held,
             reaches=tuple(reaches),
             harmless=tuple(harmless[:_MOST_HARMLESS]),
@@ -168,6 +176,9 @@ class NanSearch:
     def _in_step(self, body: _Body, step: Step) -> _Finding | None:
         for place, node in enumerate(body.graph.nodes):
             found = self._inside(body, place, node, step)
+            if found is None and self._masked and self._begins(body, node, step):
+                told, slot = self._told(body, node, step), self._slot(body, node, step)
+                found = _Finding(FirstNan(node=told, slot=slot))
             if found is not None:
                 return found
         end = next((end for end in body.ends if self._is_bad(step.outputs[end[1]])), None)
@@ -175,6 +186,20 @@ class NanSearch:
             self._note_harmless(body, step)
             return None
         return self._behind(body, step, body.graph.outputs[end[1]], end[0])
+
+    def _begins(self, body: _Body, node: Apply, step: Step) -> bool:
+        """Whether a node makes what is bad of inputs that are not, outside of loops in the body."""
+        if is_loop(node) or not self._makes_bad(body, node, step):
+            return False
+        return not self._reads_bad(body, node, step)
+
+    def _slot(self, body: _Body, node: Apply, step: Step) -> str | None:
+        """Return the first slot, or output, that holds at the end of a step what a node makes."""
+        for name, place in body.ends:
+            behind = ancestors([body.graph.outputs[place]])
+            if self._is_bad(step.outputs[place]) and not {*node.outputs}.isdisjoint(behind):
+                return name
+        return None
 
     def _inside(self, body: _Body, place: int, node: Apply, step: Step) -> _Finding | None:
         """Return what is found in the body of a node, if it has one that is searched."""
@@ -203,13 +228,16 @@ class NanSearch:
         return outside
 
     def _is_searched(self, body: _Body, node: Apply, step: Step) -> bool:
-        """Whether to search the body of a node: in a step, only if it made what is bad."""
+        """Whether to search the body of a node: in a step, only if it made what is bad.
+
+        All are searched for what is masked.
+        """
         if not inner_graphs(node.op) or body_of(node.op) is None:
             return False
         if not is_loop(node) and batch_ndim(node):
             return False
         made = [body.value(output, step) for output in node.outputs]
-        is_unknown = all(value is None for value in made)
+        is_unknown = self._masked or all(value is None for value in made)
         if body.loop is None and (is_loop(node) or any(map(self._is_bad, made))):
             return True
         return is_unknown or any(map(self._is_bad, made))
@@ -280,9 +308,7 @@ class NanSearch:
 
     def _note_harmless(self, body: _Body, step: Step) -> None:
         for node in body.graph.nodes:
-            if is_loop(node) or not self._makes_bad(body, node, step):
-                continue
-            if not self._reads_bad(body, node, step):
+            if self._begins(body, node, step):
                 told = self._told(body, node, step)
                 key = (told.loop, told.name, _kinds(_bad_output(body, node, step, self._is_bad)))
                 self._harmless[key] += 1

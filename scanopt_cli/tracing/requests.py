@@ -80,6 +80,7 @@ class NanRequest:
     graphs: tuple[dict[str, Any], ...]
     arguments: Arguments
     allow_inf: bool
+    masked: bool
     timeout: float
 
     @property

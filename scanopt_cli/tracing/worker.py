@@ -128,7 +128,12 @@ class _Session:
 
     def _find_nan(self, request: NanRequest, fgraph: FunctionGraph) -> None:
         self._write(Doing("compiling the graph"))
-        search = NanSearch(fgraph, allow_inf=request.allow_inf, with_c=self._with_c)
+        search = NanSearch(
+            fgraph,
+            allow_inf=request.allow_inf,
+            masked=request.masked,
+            with_c=self._with_c,
+        )
 
         def find(values: tuple[Any, ...]) -> FirstNan:
             self._write(Doing("running the graph"))

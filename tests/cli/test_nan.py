@@ -56,6 +56,21 @@ def test_nothing_is_found(graphs: Path) -> None:
     assert "holds a NaN in 3 steps" in allowed.out
 
 
+@pytest.mark.parametrize("columns", ["80", "200"])
+def test_what_is_masked(graphs: Path, columns: str) -> None:
+    given = ("safe.pkl", "--masked", "--arguments")
+    done = scanopt("nan", *given, "zero.npz", cwd=graphs, COLUMNS=columns)
+    assert (done.code, done.err) == (1, "")
+    assert max(map(len, done.out.splitlines())) <= int(columns)
+    text = " ".join(done.out.split())
+    assert "the first infinity is log(v[t]) in step 1 of safe" in text
+    assert "of v[t] = 0 no slot and no output holds it at the end of that step" in text
+    assert "harmless" not in text
+    good = scanopt("nan", *given, "good.npz", cwd=graphs)
+    assert good.code == 0
+    assert "no node computes a NaN or infinity in 5 steps" in good.out
+
+
 def test_what_is_harmless(graphs: Path) -> None:
     done = scanopt("nan", "safe.pkl", "--arguments", "zero.npz", cwd=graphs)
     assert done.code == 0

@@ -9,6 +9,7 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
+from pytensor.scan.op import Scan
 
 import scanopt_cli as so
 from scanopt_cli.culprits.properties import (
@@ -220,6 +221,34 @@ def test_whole_numbers() -> None:
         graph = Graph(fgraph=graph.fgraph, recorded=((np.array(values),),))
         ((kept,),) = reduce(graph, wrong=_Rising("Cos")).graph.recorded
         assert kept.tolist() == [1.0, 2.0]
+
+
+class HasScan(Property):
+    """A graph has a Scan, of which memory is freed or is not, if that matters."""
+
+    text = "has a Scan"
+
+    def __init__(self, frees: bool | None = None) -> None:
+        self.frees = frees
+
+    def of(self, graph: Graph, original: Graph, limits: Limits) -> Outcome:
+        del original, limits
+        scans = [node.op for node in walk(graph.fgraph) if isinstance(node.op, Scan)]
+        is_broken = any(self.frees in (None, op.allow_gc) for op in scans)
+        return Outcome(State.BROKEN if is_broken else State.FINE)
+
+
+def test_settings_of_scans_that_do_not_matter() -> None:
+    start, n = pt.dscalar("start"), pt.lscalar("n")
+    trace = scan(lambda s: s * 2, outputs_info=[start], n_steps=n, name="doubled")
+    trimmed = so.optimize(from_io([start, n], [trace[-1]]), passes="save-mem").graph
+    assert isinstance(trimmed, Graph)
+    for frees in (None, False):
+        small = reduce(trimmed, wrong=HasScan(frees))
+        text = so.to_python(small.graph).text
+        assert "strict" not in text
+        assert "name=" not in text
+        assert frees is False or "allow_gc" not in text
 
 
 def test_lengths_that_a_body_has_too() -> None:

@@ -1,4 +1,4 @@
-"""`scan`, `while_loop`, `map`, `reduce` and `filter`."""
+"""`scan`, `for_loop`, `while_loop`, `map`, `reduce` and `filter`."""
 
 from __future__ import annotations
 
@@ -69,6 +69,40 @@ def test_fewer_steps_than_rows() -> None:
     total = loop.scan(lambda c, row: (c + row, None), 0.0, x, max_steps=2)[0]
     assert values([x], total, [1.0, 2.0, 4.0]) == 3
     assert values([x], total, [1.0]) == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_a_for_loop_knows_its_step(steps: int, mode: str) -> None:
+    x, n = pt.dvector("x"), pt.lscalar("n")
+
+    def step(index: Any, total: Any, x: Any) -> Any:
+        gap = x[index + 1] - x[index]
+        return total + index * gap, {"gap": gap, "index": index}
+
+    total, made = loop.for_loop(n, step, 0.0, x, name="gaps")
+    slope = pytensor.grad(total, x)
+    array = np.array([1.0, 2.0, 4.0, 8.0])
+    found = values([x, n], [total, made["gap"], made["index"], slope], array, steps, mode=mode)
+    gaps = np.diff(array)[:steps]
+    assert found[0] == np.arange(steps) @ gaps
+    assert found[1].tolist() == gaps.tolist()
+    assert found[2].tolist() == [*range(steps)]
+    expected = np.zeros(4)
+    for index in range(steps):
+        expected[index : index + 2] += [-index, index]
+    assert found[3].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_for_loop_that_stops_collects_its_last_step(mode: str) -> None:
+    bound = pt.dscalar("bound")
+    last, rows = loop.for_loop(9, lambda i, c, b: (c * 2, (i, c), c < b), 1.0, bound)
+    assert [v.tolist() for v in values([bound], [last, *rows], 4.0, mode=mode)] == [
+        8.0,
+        [0, 1, 2],
+        [1.0, 2.0, 4.0],
+    ]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -194,6 +228,14 @@ def step_of(result: Any) -> Any:
             lambda: loop.scan(step_of((0.0, None)), 0.0, max_steps=-1),
             ValueError,
             "cannot run -1 steps",
+        ),
+        (lambda: loop.for_loop(3, lambda i, c: c, 0.0), TypeError, "a step of for_loop returns"),
+        (lambda: loop.for_loop(-1, lambda i, c: (c, None), 0.0), ValueError, "cannot run -1 steps"),
+        (lambda: loop.for_loop(2.5, lambda i, c: (c, None), 0.0), TypeError, "is an integer"),
+        (
+            lambda: loop.for_loop(3, lambda i, c: (c, None, c), 0.0),
+            TypeError,
+            "condition is a bool of no dimensions",
         ),
         (
             lambda: loop.while_loop(lambda c: c, lambda c: c, 1.0),

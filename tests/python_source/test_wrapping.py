@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from itertools import pairwise
 
 import pytest
 
-from scanopt_cli.python_source.wrapping import wrapped
+from scanopt_cli.python_source.layout import statement
+from scanopt_cli.python_source.wrapping import WIDTH, joined, wrapped
 
 _LONG = ", ".join(f"argument_{number}" for number in range(12))
 
@@ -36,4 +38,31 @@ def test_lines(line: str) -> None:
 def test_a_bracket_that_closes_in_another_line() -> None:
     (*first, last) = wrapped(f"({_LONG}) = call(x[1], f(")
     assert last == ") = call(x[1], f("
-    assert len(first) == 13
+    assert len(first) == 3
+
+
+def test_what_fits_in_a_line_of_its_own_has_one() -> None:
+    part = ", ".join(f"argument_{number}" for number in range(7))
+    head = "value = some_function("
+    assert list(wrapped(f"{head}{part})")) == [head, f"    {part}", ")"]
+
+
+def test_lines_have_as_many_parts_as_fit() -> None:
+    parts = [f"name_{number}={number}" for number in range(30)]
+    first, *lines, last = wrapped(f"value = call({', '.join(parts)}, [{_LONG}])")
+    assert (first, last) == ("value = call(", ")")
+    filled = lines[: lines.index("    [")]
+    assert len(filled) == 4
+    assert max(map(len, lines)) <= WIDTH
+    for line, following in pairwise(filled):
+        assert len(f"{line} {following.split()[0]}") > WIDTH
+
+
+def test_a_statement_inside_of_a_function_is_as_wide_as_others() -> None:
+    call = f"a = call(\n    {'b' * 80},\n    cd,\n)"
+    assert statement(call) == [joined(call)]
+    assert statement(call, " " * 4) == [f"    {joined(call)}"]
+    longer = call.replace("cd", "c" * 8)
+    assert statement(longer) == [joined(longer)]
+    inside = statement(longer, " " * 4)
+    assert inside == ["    a = call(", f"        {'b' * 80}, {'c' * 8}", "    )"]

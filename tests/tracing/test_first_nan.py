@@ -99,6 +99,64 @@ def test_planted_in_backward_loops(kind: str, step: int) -> None:
     assert found.reaches == ("output 1",)
 
 
+@pytest.mark.parametrize("is_lowered", [False, True])
+@pytest.mark.parametrize("step", [0, 2, N - 1])
+@pytest.mark.parametrize("kind", [kind for kind in BACKWARD if kind != "sqrt"])
+def test_what_a_switch_hides(kind: str, step: int, is_lowered: bool) -> None:
+    compute, bad, is_good = BACKWARD[kind]
+    graph = _forward(lambda a: pt.switch(is_good(a, bad), compute(a), 0.0))
+    if is_lowered:
+        graph, _ = optimized(graph, "scan-to-loop")
+    arguments = {"v": _planted(step, bad), "x": 1.0}
+    assert not so.first_nan(graph, arguments).is_bad
+    found = so.first_nan(graph, arguments, masked=True)
+    assert found.is_bad
+    assert found.node is not None
+    assert (found.node.loop, found.node.step, found.slot) == ("forward", step, None)
+    assert [read.is_bad for read in found.node.inputs] == [False] * len(found.node.inputs)
+    assert found.reaches == ()
+
+
+def test_what_a_loop_in_a_loop_hides() -> None:
+    m, x = pt.dmatrix("m"), pt.dscalar("x")
+
+    def row(r: Any) -> Any:
+        def entry(a: Any, s: Any) -> Any:
+            return s + pt.switch(a > 0, pt.log(a), 0.0)
+
+        return scan(entry, sequences=[r], outputs_info=[x], name="inner")[-1]
+
+    graph = graph_of(scan(row, sequences=[m], name="outer"))
+    values = np.ones((3, 2))
+    values[1] = 0.0
+    assert not so.first_nan(graph, {"m": values, "x": 1.0}).is_bad
+    found = so.first_nan(graph, {"m": values, "x": 1.0}, masked=True)
+    assert found.node is not None
+    assert (found.node.loop, found.node.step, found.node.why) == ("outer/inner", 0, "pole")
+    assert [(one.loop, one.step) for one in found.node.outer_steps] == [("outer", 1)]
+
+
+@pytest.mark.parametrize("kind", FORWARD)
+def test_what_stays_is_found_among_what_is_masked(kind: str) -> None:
+    compute, bad, _, _ = FORWARD[kind]
+    arguments = {"v": _planted(3, bad), "x": 1.0}
+    plain = so.first_nan(_forward(compute), arguments)
+    found = so.first_nan(_forward(compute), arguments, masked=True)
+    assert (found.node, found.slot, found.reaches) == (plain.node, plain.slot, plain.reaches)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_what_inputs_hold_is_no_node_s(masked: bool) -> None:
+    arguments = {"v": _planted(1, np.nan), "x": 1.0}
+    found = so.first_nan(_forward(pt.exp), arguments, masked=masked)
+    assert (found.is_bad, found.is_from_input) == (True, True)
+
+
+def test_nothing_is_masked() -> None:
+    found = so.first_nan(_forward(pt.exp), {"v": np.ones(3), "x": 1.0}, masked=True)
+    assert (found.is_bad, found.node, found.steps) == (False, None, 3)
+
+
 def test_nothing_is_found() -> None:
     found = so.first_nan(_forward(pt.exp), {"v": np.ones(3), "x": 1.0})
     assert (found.is_bad, found.node, found.steps, found.harmless) == (False, None, 3, ())
