@@ -246,6 +246,7 @@ class Why(StrEnum):
     STEP_HOLDS_GRAPH = "step-holds-graph"
     STEP_LARGE = "step-large"
     STEP_OP = "step-op"
+    STEPS_AS_FAST = "steps-as-fast"
     STEPS_COMPUTED = "steps-computed"
     STEPS_DIFFER_IN_BATCH = "steps-differ-in-batch"
     SUBCLASS = "subclass"

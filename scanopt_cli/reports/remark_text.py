@@ -204,6 +204,7 @@ REASONS: Mapping[Why, str] = {
     Why.SEQUENCE_LENGTH: "a sequence is not proved to be as long as the loop has steps",
     Why.SEQUENCE_SHORT: "one of its sequences may be too short",
     Why.SHAPE_MAY_CHANGE: "its shape may change in a step",
+    Why.STEPS_AS_FAST: "compiled steps compute it as fast",
     Why.STEPS_COMPUTED: "how many steps there are may depend on another loop",
     Why.STATE_UNTRACED: "it has states without a trace",
     Why.STEP_HOLDS_GRAPH: "a step has a loop or a graph inside",
