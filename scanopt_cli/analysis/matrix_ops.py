@@ -1,4 +1,4 @@
-"""Ops that factor matrices, solve by them or invert them, in time that grows as their size cubed."""
+"""Ops that factor matrices, invert them, or solve by them, in time n³."""
 
 from __future__ import annotations
 

@@ -64,7 +64,9 @@ def test_bad_matrices(name: str, mode: Any) -> None:
     functions = []
     for passes in PASSES:
         with so.enabled(passes, cache=False):
-            functions.append(pytensor.function(graph.inputs, graph.outputs, mode=mode, on_unused_input="ignore"))
+            functions.append(
+                pytensor.function(graph.inputs, graph.outputs, mode=mode, on_unused_input="ignore")
+            )
     rows = np.stack([np.eye(2) * 2, bad, np.eye(2)])
     for steps, matrices, matrix in ((0, rows, bad), (1, rows, bad), (3, rows, np.eye(2))):
         given = arguments(

@@ -30,8 +30,8 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from pytensor.tensor.type import DenseTensorType, discrete_dtypes
 
 from scanopt_cli.analysis.dependence import dependent_nodes
-from scanopt_cli.analysis.kept_lengths import SOLVERS
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.matrix_ops import SOLVERS
 from scanopt_cli.analysis.step_rows import invariant_inputs
 from scanopt_cli.analysis.value_ranges import ValueRanges
 from scanopt_cli.ir.declared_lengths import declaring_as
