@@ -219,6 +219,7 @@ class Why(StrEnum):
     NEGATIVE_ZERO = "negative-zero"
     NO_FLOATS = "no-floats"
     NO_FIXPOINT = "no-fixpoint"
+    NO_OP_FOR_STEPS = "no-op-for-steps"
     NO_STEPS = "no-steps"
     NO_ARRAYS = "no-arrays"
     NO_TENSORS = "no-tensors"

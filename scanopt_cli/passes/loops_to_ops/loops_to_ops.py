@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -14,6 +15,7 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import is_truncated
 from scanopt_cli.analysis.loop_lengths import rows as kept_rows
 from scanopt_cli.ir.declared_lengths import declaring_as
+from scanopt_cli.ir.inner_graphs import core_op, op_name
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.passes.loops_to_ops.known_steps import KnownSteps, StepValues
@@ -53,6 +55,8 @@ class LoopsToOps(AnyLoopPass):
        is out of bounds is the same error.
     8. ``s[i_t] += f(x_t)``, where only the last value is read, as in gradients of case 7: the
        entries of all steps are added at once, in the order of the loop.
+    9. Branches (``ifelse``) of elementwise arithmetic that takes no longer than to read a number:
+       both are computed, and one is chosen.
 
     Preconditions: numbers are float32, float64 or integers; sums of integers wrap around as in the
     loop. Sequences provably have a row for each step, and none is computed of a Scan's trace of
@@ -109,6 +113,7 @@ class LoopsToOps(AnyLoopPass):
         known = KnownSteps.of(view)
         leaving = _leaving(view, known, context)
         if not leaving:
+            _tell_what_is_in_the_way(view, names, context)
             return None
         reason = _unfit(view, known, leaving, context)
         labels = [names[slot] for slot in leaving]
@@ -117,6 +122,22 @@ class LoopsToOps(AnyLoopPass):
             return None
         context.passed(view, Code.LOOP_NOT_NEEDED, *labels)
         return _replaced(view, known, leaving, context)
+
+
+def _tell_what_is_in_the_way(
+    view: SlotView, names: Mapping[Slot, str], context: PassContext
+) -> None:
+    """Remark which Ops keep the outputs that would leave a loop if they had one for all steps."""
+    known = KnownSteps.of(view, as_if=True)
+    if not known.in_the_way:
+        return
+    leaving = _leaving(view, known, context)
+    needed = known.needed(v for slot in leaving for v in _wanted(slot, known, context))
+    nodes = [node for node in known.in_the_way if not needed.isdisjoint(node.outputs)]
+    if nodes:
+        ops = tuple(dict.fromkeys(op_name(core_op(node.op)) for node in nodes))
+        reason = because(Why.NO_OP_FOR_STEPS, ops=ops)
+        context.missed(view, Code.LOOP_NEEDED, reason, *(names[slot] for slot in leaving))
 
 
 def _leaving(view: SlotView, known: KnownSteps, context: PassContext) -> list[Slot]:
