@@ -95,13 +95,19 @@ def test_compiled(name: str, mode: Any) -> None:
         assert_compiled_values_stay(graph, given_for(steps), mode)
 
 
+# Of their gradients: how long a row is, compared to what is not a row, is not known.
+LENGTHS_UNKNOWN = {"2: a sum of rolled rows": "Split", "9: a sum of branches": "IfElse"}
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_gradients(name: str) -> None:
     output = CASES[name]()
     by = [one for one in (m, v) if one in graph_of(output).inputs]
     graph = graph_of(*pytensor.grad((output**2).sum(), by))
     work, remarks = optimized(graph, "grad")
-    assert not has_loop(work), remarks
+    op = LENGTHS_UNKNOWN.get(name)
+    assert has_loop(work) is (op is not None), remarks
+    assert op is None or any(r.endswith(f"what one does by {op}") for r in remarks)
     for steps in (1, 5):
         data = arguments(graph, **given_for(steps))
         old, new = (evaluate(g.inputs, g.outputs, data) for g in (graph, work))

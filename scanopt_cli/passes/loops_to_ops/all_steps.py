@@ -29,6 +29,7 @@ from scanopt_cli.ir.dtypes import has_one_float_dtype
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.levels import IfElse
 from scanopt_cli.passes.loops_to_ops.branches import (
+    Always,
     choice_for_all_steps,
     has_choice_for_all_steps,
 )
@@ -53,10 +54,10 @@ _FEW = 64
 """An array of so many entries may be there once for each step."""
 
 
-def has_op_for_all_steps(node: Apply, varying: set[Variable], always: set[Apply]) -> bool:
+def has_op_for_all_steps(node: Apply, varying: set[Variable], always: Always) -> bool:
     """Whether `ops_for_all_steps` takes a node, of whose inputs some are ``varying``.
 
-    Each step runs the nodes ``always``; others only if a branch is taken.
+    Each step computes what it does ``always``; other nodes only if a branch is taken.
 
     The Ops raise no errors but those of a step, and that shapes do not fit, where a loop of no
     steps raises none.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -26,6 +26,7 @@ from scanopt_cli.passes.loops_to_ops.all_steps import (
     ops_for_all_steps,
     takes_more_room,
 )
+from scanopt_cli.passes.loops_to_ops.branches import Always
 from scanopt_cli.passes.loops_to_ops.entries import (
     added_entries,
     has_entries_for_all_steps,
@@ -71,7 +72,7 @@ class KnownSteps:
     order: list[Apply | RunningState] = field(default_factory=list)
     wide: set[Variable] = field(default_factory=set)
     in_the_way: list[Apply] | None = None
-    _always: set[Apply] = field(default_factory=set)
+    _always: Always = field(default_factory=Always)
 
     @classmethod
     def of(cls, view: SlotView, *, as_if: bool = False) -> KnownSteps:
@@ -96,7 +97,7 @@ class KnownSteps:
     def _find(self) -> None:
         outputs = self.view.inner_outputs()
         counts = readers(outputs)
-        self._always = always_computed(outputs) | {v.owner for v in self.rows if v.owner}
+        self._always = self._computed_always(outputs)
         nodes = list(io_toposort([], outputs))
         states = self.view.of_kind(*STATE_KINDS)
         while True:
@@ -111,6 +112,13 @@ class KnownSteps:
                 if state.writes:  # what it is after each step is not known
                     continue
                 self.varying.update((*state.slot.inner_inputs, *state.slot.inner_outputs))
+
+    def _computed_always(self, outputs: list[Variable]) -> Always:
+        """Return what each step computes, and rows, which can be read even if no step does."""
+        nodes = always_computed(outputs) | {v.owner for v in self.rows if v.owner}
+        first = {v: cast(Any, row.slot.outer_input)[0] for v, row in self.rows.items()}
+        lengths = Lengths(self.view.n_steps)
+        return Always(nodes, {**invariant_inputs(self.view), **first}, lengths)
 
     def _takes(self, node: Apply) -> bool:
         """Whether the values of a node are known, from what is known so far."""
