@@ -10,9 +10,6 @@ from pytensor.tensor.basic import Split
 from pytensor.tensor.blas import BatchedDot
 from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.extra_ops import CumOp
-from pytensor.tensor.linalg.solvers.general import Solve
-from pytensor.tensor.linalg.solvers.psd import CholeskySolve
-from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Argmax
 from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
@@ -20,10 +17,8 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 
 from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.loop_lengths import KnownLengths
+from scanopt_cli.analysis.matrix_ops import SOLVERS
 from scanopt_cli.ir.inner_graphs import core_op
-
-SOLVERS = (CholeskySolve, Solve, SolveTriangular)
-"""Ops that solve by a matrix."""
 
 
 def kept_length(

@@ -90,8 +90,10 @@ class Lengths:
         self._expanded_in_all = 0
         self._steps = ZERO
         self._floor: AffineExpr | None = None
+        self._least: frozenset[AffineExpr] = frozenset()
         if n_steps is not None:
             self._steps = self.value_of(n_steps)
+            self._least = self._operands(self._steps)
             # These were computed without knowing that ``n_steps`` is non-negative.
             self._known.clear()
             self._proved.clear()
@@ -116,7 +118,7 @@ class Lengths:
     def alone(self) -> Lengths:
         """The same lengths if there is no loop, whose trip count may be negative then."""
         found = Lengths(static=self._static)
-        found._n_steps = self._n_steps
+        found._n_steps, found._least = self._n_steps, self._least
         return found
 
     def value_of(self, variable: Variable) -> AffineExpr:
@@ -388,7 +390,26 @@ class Lengths:
             return None
         if self.provably_le(bound, length):
             return bound
-        return length if self.provably_le(length, bound) else None
+        if self.provably_le(length, bound):
+            return length
+        # x[:len(y)] of a loop over x and y has a row for each step.
+        is_least = len(self._least) > 1 and self._least == (
+            self._operands(length) | self._operands(bound)
+        )
+        return self.steps if is_least else None
+
+    def _operands(self, form: AffineExpr) -> frozenset[AffineExpr]:
+        """Return the lengths of which one is the least; itself alone if it is no minimum of few."""
+        found, waiting = set[AffineExpr](), [form]
+        while waiting:
+            part = waiting.pop()
+            opened = self.minima(part) if part.constant == 0 and len(part.terms) == 1 else ()
+            waiting += [operand for operands in opened for operand in operands]
+            if not opened:
+                found.add(part)
+            if len(found) + len(waiting) > _MINIMA:
+                return frozenset([form])
+        return frozenset(found)
 
 
 def is_integer(variable: Variable) -> bool:

@@ -30,8 +30,9 @@ PRESETS: dict[str, str] = {
     "save-mem,share-factors",
     "loop": "merge-equal,inline-ofg,clean-ofg,remove-unused,drop-taps,guard-last-rows,"
     "inline-constants,clean-slices,mit-mot-to-sit-sot,scan-to-loop,remove-zeros,"
-    "simplify{outer=true},push-out-products,push-out-batches{products=false,factors=false},"
-    "push-out-sums,push-out{cheap=false},clean-slices,inline-constants,fold-loops,hoist-states,"
+    "simplify{outer=true},push-out-products,"
+    "push-out-batches{products=false,determinants=false,factors=false},push-out-sums,"
+    "push-out{cheap=false},clean-slices,inline-constants,fold-loops,hoist-states,"
     "loops-to-ops{traced=false},merge-scans,merge-duplicates,merge-states,split-states,"
     "remove-unused,normalize-reads,peel-first-step,trim-steps,trace-to-last,remove-unused,"
     "unroll-loops,unroll-small,factor-once,keep-values,merge-products,save-mem,share-factors",

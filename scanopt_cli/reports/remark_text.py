@@ -182,6 +182,7 @@ REASONS: Mapping[Why, str] = {
     Why.NEEDS_NO_LOOP: "no step computes it from a state, so PyTensor may need no loop for it",
     Why.NEGATIVE_ZERO: "it holds -0.0, which PyTensor takes for 0.0 in the body of a loop",
     Why.NO_FIXPOINT: "no fixpoint after {attempts} rewrites",
+    Why.NO_OP_FOR_STEPS: "no Op does for all steps at once what one does by {ops}",
     Why.NO_STEPS: "the trip count {steps} may be 0",
     Why.NO_TENSORS: "it reads a value that is not a tensor",
     Why.ONE_CONDITION: "only one has a stop condition",
@@ -204,6 +205,7 @@ REASONS: Mapping[Why, str] = {
     Why.SEQUENCE_LENGTH: "a sequence is not proved to be as long as the loop has steps",
     Why.SEQUENCE_SHORT: "one of its sequences may be too short",
     Why.SHAPE_MAY_CHANGE: "its shape may change in a step",
+    Why.STEPS_AS_FAST: "compiled steps compute it as fast",
     Why.STEPS_COMPUTED: "how many steps there are may depend on another loop",
     Why.STATE_UNTRACED: "it has states without a trace",
     Why.STEP_HOLDS_GRAPH: "a step has a loop or a graph inside",
@@ -240,6 +242,7 @@ HINTS: Mapping[Why, str] = {
     Why.LENGTH_UNKNOWN: "give the arrays a static shape (pt.specify_shape, "
     "pm.freeze_dims_and_data)",
     Why.NEGATIVE_ZERO: "write 0.0 if the sign does not matter",
+    Why.NO_OP_FOR_STEPS: "no Op does for all steps at once what one does by {ops}",
     Why.NO_STEPS: "use a constant n_steps, or sequences of static length",
     Why.ROUNDS_TWICE: "match-precision{exact=false} carries it in float64",
     Why.SEQUENCE_SHORT: "cut the sequences to n_steps, or leave n_steps out",

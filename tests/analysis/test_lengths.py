@@ -122,6 +122,24 @@ def test_order_of_minima() -> None:
     assert not lengths.provably_le(AffineExpr(1), n)
 
 
+def test_a_part_as_long_as_another_sequence_has_a_row_for_each_step() -> None:
+    """``x[:len(y)]`` of a loop that runs ``min(len(x), len(y))`` steps, or the least of three."""
+    one, other, third = (pt.dvector(name) for name in "xyz")
+    size = [vector.shape[0] for vector in (one, other, third)]
+    two = Lengths(pt.minimum(size[0], size[1]))
+    assert two.length_of(one[: size[1]]) == two.steps == two.alone.length_of(one[: size[1]])
+    assert two.length_of(one[: size[1]][::-1]) == two.steps
+    assert two.length_of(one[: size[2]]) != two.steps
+    assert two.length_of(third[: size[1]]) != two.steps
+    three = Lengths(pt.minimum(pt.minimum(size[0], size[1]), size[2]))
+    assert three.length_of(one[: pt.minimum(size[1], size[2])]) == three.steps
+    assert three.length_of(one[: size[1]][: size[2]]) != three.length_of(one[: size[1]])
+    assert three.length_of(one[: size[1]]) != three.steps
+    assert Lengths(size[0]).length_of(one[: size[1]]) != Lengths(size[0]).steps
+    many = pt.minimum(size[0], N)  # may be negative, and then names a row counted from the end
+    assert Lengths(many).length_of(one[:N]) != Lengths(many).steps
+
+
 def test_shared_expressions_stay_linear() -> None:
     """A sum of sums of one variable has 2**60 paths, and is read at once."""
     total = N

@@ -13,17 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
+from pytensor.tensor.linalg import cholesky, det, slogdet, solve
 
 import scanopt_cli as so
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import Graph, from_io
-from scanopt_cli.ir.inner_graphs import walk
+from scanopt_cli.ir.inner_graphs import core_op, walk
 from scanopt_cli.loop import Body, TracedLoop
 from scanopt_cli.passes.of_traced_loops.keep_values.value_numbers import ValueNumbers
 from scanopt_cli.pipeline.grammar import PRESETS
 from scanopt_cli.reports.remark_text import text_of
 from support.evaluating import PLAIN
 from support.graph_building import scan
+from support.tiers import deep
 
 VM = Mode("vm", "fast_run")
 X, W = pt.dscalars("x", "w")
@@ -128,6 +130,62 @@ def test_gradients_of_scans() -> None:
     result = so.optimize(graph, PRESETS["loop"].replace("push-out{cheap=false},", ""))
     assert remarks(result) == ["keeps 1 value of each step for the loop that runs backwards"]
     check(graph, result, counts=(1, 5))
+
+
+XS, YS = pt.dtensor3("xs"), pt.dmatrix("ys")
+MATRICES: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
+    "a factor": (lambda a, b, y: pt.tanh(cholesky(a) @ y + b), "Cholesky"),
+    "a determinant": (lambda a, b, y: pt.tanh(det(a) * y + b), "Det"),
+    "the log of a determinant": (lambda a, b, y: pt.tanh(slogdet(a)[1] * y + b), "Det"),
+    "a solution by a row": (lambda a, b, y: pt.tanh(solve(a, b) + y), "Solve"),
+    "a solution for a state": (lambda a, b, y: pt.tanh(solve(a, y) + b), "Solve"),
+    "a factor of a state": (
+        lambda a, b, y: pt.tanh(cholesky(a + pt.outer(y, y)) @ y + b),
+        "Cholesky",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["a factor", *deep(*list(MATRICES)[1:])])
+@pytest.mark.parametrize("linker", ["vm", *deep("numba")])
+def test_what_is_computed_of_matrices(name: str, linker: str) -> None:
+    """The backward loop of two sequences, whose lengths are not known, computes it no more."""
+    step, op = MATRICES[name]
+    start = pt.dvector("start")
+    states = scan(step, sequences=[XS, YS], outputs_info=[start])
+    cost = (states**2).sum()
+    graph = from_io([XS, YS, start], [cost, *pytensor.grad(cost, [XS, YS, start])])
+    result = so.optimize(graph, "loop")
+    assert any("for the loop that runs backwards" in r for r in remarks(result))
+    by_loop = [
+        sum(type(core_op(inner.op)).__name__ == op for inner in node.op.fgraph.apply_nodes)
+        for node in result.graph.fgraph.toposort()
+        if isinstance(node.op, TracedLoop)
+    ]
+    assert by_loop == [1, 1 if op == "Solve" else 0]  # that by the transpose stays
+    # In place, SciPy's solutions are read-only, which PyTensor's next Op overwrites.
+    mode = VM.excluding("inplace") if linker == "vm" else "NUMBA"
+    functions = [
+        pytensor.function(g.inputs, g.outputs, mode=m)
+        for g, m in ((graph, PLAIN), (result.graph, mode))
+    ]
+    rng = np.random.default_rng(4)
+    roots = rng.normal(size=(5, 2, 2))
+    matrices = roots @ roots.transpose(0, 2, 1) + np.eye(2)
+    for n, m in ((1, 1), (5, 5), (3, 5), (5, 3)):
+        given = matrices[:n], rng.normal(size=(m, 2)), np.ones(2)
+        for expected, found in zip(*(f(*given) for f in functions), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_solutions_by_other_matrices_are_others() -> None:
+    """The twin: a factor of the other triangle is no factor of this one."""
+    values, (one, other) = ValueNumbers(), (cholesky(XS[0], lower=low) for low in (True, False))
+    number = values.opaque("matrix")
+    assert values.computed(one, [number]) != values.computed(other, [number])
+    assert values.computed(one, [number]) == values.computed(cholesky(XS[1]), [number])
+    sign, log = slogdet(XS[0])
+    assert values.computed(sign, [number]) != values.computed(log, [number])
 
 
 def filtered(start: Any, step: Any, moves: Any, shape: tuple[int, ...]) -> Graph:

@@ -48,6 +48,7 @@ def _filled(value: Any, rows: Any = N) -> Any:
 
 NUMBERS: dict[str, Callable[[], Any]] = {
     "full": lambda: pt.full((N,), X),
+    "one entry, written everywhere": lambda: pt.set_subtensor(pt.zeros(N)[:], pt.expand_dims(X, 0)),
     "repeat of a number": lambda: pt.repeat(X, N),
     "a slice": lambda: _filled(X, N + 2)[1:],
     "a stride": lambda: _filled(X, 2 * N)[: 2 * N][::-1],
@@ -329,6 +330,18 @@ def test_twin_of_a_length_says_so() -> None:
 def _division(n_steps: Any) -> Any:
     quotient = _filled(pt.lscalar("k"), n_steps) // _filled(pt.lscalar("k") - 2, n_steps)
     return graph_of(_over(quotient.astype("float64"), n_steps))
+
+
+@pytest.mark.parametrize("form", ["", "scan-to-loop,"])
+def test_case_7_twin_entries_that_may_be_several(form: str) -> None:
+    """What is written everywhere is one entry, or as many as there are rows."""
+    written = pt.set_subtensor(pt.zeros(N)[:], S)
+    states = scan(lambda a, y: pt.tanh(a * y), sequences=[written], outputs_info=[X])
+    graph = graph_of(states)
+    work, remarks = optimized(graph, f"{form}inline-constants")
+    assert any(r.endswith("as an input: a length is not known") for r in remarks)
+    for entries in (np.arange(4.0), np.ones(1)):
+        assert_same_values(graph, work, x=0.7, n=4, s=entries)
 
 
 def test_case_5_what_may_raise_if_there_is_a_step() -> None:

@@ -18,7 +18,7 @@ from scanopt_cli.ir.interning import has_negative_zero
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.inline_constants.small_folding import fold
-from scanopt_cli.passes.inline_constants.uniform_rows import LARGEST, UniformRows
+from scanopt_cli.passes.inline_constants.uniform_rows import LARGEST, UniformRows, may_repeat_entry
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import AnyLoopPass
 from scanopt_cli.remarks import Code, Reason, Why, because
@@ -45,7 +45,8 @@ class InlineConstants(AnyLoopPass):
        The same operations make its row.
     6. A Join of arrays of cases 2 to 5: along its rows, if the rows of all of its parts are the
        same; along another axis, of the joined rows.
-    7. A buffer into all rows of which the same row was written.
+    7. A buffer into all rows of which the same row was written; of a vector, the one entry of
+       another one (``x[:] = y``), of which a remark says if its length is not known.
 
     If the pass moved anything into the body, it runs PyTensor's own constant folding there.
 
@@ -104,12 +105,12 @@ def _invariant_values(
         value: Variable | None = outer if isinstance(outer, Constant) else None
         reason: Reason | None = None
         if view.batch_ndim:
-            reason = because(Why.LOOP_BATCHED)
+            reason = because(Why.LOOP_BATCHED) if value is not None else None
         elif slot.kind is SlotKind.SEQ:
             value, reason = rows.read(slot)
         elif isinstance(value, Constant):
             reason = _misfit(view, value, slot.inner_inputs[0])
-        if value is not None and reason is not None:
+        if reason is not None:
             context.missed(view, Code.INPUT_KEPT, reason, names[slot], kind=slot.kind)
         elif value is not None:
             found[slot] = value
@@ -182,6 +183,8 @@ class _EqualRows:
             reason = because(Why.NEGATIVE_ZERO)
         elif value is not None and not self.lengths.provably_le(steps + ahead, n_rows):
             reason = because(Why.SEQUENCE_LENGTH)
+        elif value is None and not axis and may_repeat_entry(slot.outer_input):
+            reason = because(Why.LENGTH_UNKNOWN)
         return value, reason
 
 

@@ -247,14 +247,32 @@ class UniformRows:
 
 def _row_written_everywhere(array: Any, axis: int) -> Any:
     """The row of ``x[:] = y``, where it is not known whether ``y`` is broadcast to a row."""
-    node = array.owner
-    buffer, value, *_ = node.inputs
-    if axis or not node.op.set_instead_of_inc or not all(map(is_full_slice, indices_of(node))):
+    if axis or not _is_overwritten(array):
         return None
+    buffer, value, *_ = array.owner.inputs
+    if value.type.ndim == buffer.type.ndim == 1 and value.type.broadcastable[0]:
+        return _without(value, 0).astype(buffer.type.dtype)
     if not 0 < value.type.ndim < buffer.type.ndim:
         return None
     lengths = [buffer.shape[other] for other in range(1, buffer.type.ndim)]
     return pt.set_subtensor(pt.zeros(lengths, dtype=buffer.type.dtype)[:], value)
+
+
+def _is_overwritten(array: Any) -> bool:
+    """Whether an array is what ``x[:] = y`` makes of another one."""
+    op = array.owner_op
+    is_set = isinstance(op, IncSubtensor) and op.set_instead_of_inc
+    return is_set and all(map(is_full_slice, indices_of(array.owner)))
+
+
+def may_repeat_entry(array: Any) -> bool:
+    """Whether an array is ``x[:] = y`` of a vector, whose rows are equal if its length is 1."""
+    while isinstance(array.owner_op, Subtensor):
+        array = array.owner.inputs[0]
+    if not _is_overwritten(array):
+        return False
+    value = array.owner.inputs[1].type
+    return bool(array.type.ndim == value.ndim == 1 and value.shape[0] is None)
 
 
 def _constant_row(array: TensorConstant, axis: int) -> Any:

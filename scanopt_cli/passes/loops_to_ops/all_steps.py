@@ -27,6 +27,12 @@ from pytensor.tensor.type import TensorType
 
 from scanopt_cli.ir.dtypes import has_one_float_dtype
 from scanopt_cli.ir.inner_graphs import core_op
+from scanopt_cli.ir.levels import IfElse
+from scanopt_cli.passes.loops_to_ops.branches import (
+    Always,
+    choice_for_all_steps,
+    has_choice_for_all_steps,
+)
 from scanopt_cli.passes.loops_to_ops.entries import (
     entries_for_all_steps,
     has_entries_for_all_steps,
@@ -48,8 +54,10 @@ _FEW = 64
 """An array of so many entries may be there once for each step."""
 
 
-def has_op_for_all_steps(node: Apply, varying: set[Variable]) -> bool:
+def has_op_for_all_steps(node: Apply, varying: set[Variable], always: Always) -> bool:
     """Whether `ops_for_all_steps` takes a node, of whose inputs some are ``varying``.
+
+    Each step computes what it does ``always``; other nodes only if a branch is taken.
 
     The Ops raise no errors but those of a step, and that shapes do not fit, where a loop of no
     steps raises none.
@@ -65,6 +73,8 @@ def has_op_for_all_steps(node: Apply, varying: set[Variable]) -> bool:
         return True
     if not all(isinstance(v.type, TensorType) for v in node.outputs):
         return False
+    if isinstance(op, IfElse):
+        return has_choice_for_all_steps(node, always)
     if isinstance(op, LAYOUTS):
         return has_layout_for_all_steps(node, varying)
     match op:
@@ -98,6 +108,8 @@ def ops_for_all_steps(node: Apply, outside: Outside) -> list[Any]:
             return inputs
         case AdvancedSubtensor() | AdvancedIncSubtensor() | IncSubtensor() | Subtensor():
             return [entries_for_all_steps(node, outside)]
+        case IfElse():
+            return [choice_for_all_steps(node, outside)]
         case ArgSortOp() | SortOp() as op:
             return [type(op)(op.kind, op.axis + 1)(inputs[0])]
         case CumOp() as op:
@@ -148,7 +160,7 @@ def takes_more_room(node: Apply, varying: set[Variable], rows: Iterable[Variable
     reads of sequences, or holds what no step changes once for each.
     """
     made: Any = node.outputs[0].type
-    if isinstance(node.op, Elemwise):
+    if isinstance(node.op, Elemwise | IfElse):
         parts = [v for v in node.inputs if v in varying]
         return made.ndim > 0 and all(_is_spread(v, made) for v in parts)
     if not getattr(made, "ndim", 0) or _has_few_entries(made):

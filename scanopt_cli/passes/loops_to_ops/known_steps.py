@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import io_toposort
-from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import Subtensor
 
@@ -18,6 +18,7 @@ from scanopt_cli.analysis.initial_buffers import initial_rows
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.step_rows import StepRow, invariant_inputs, step_rows
 from scanopt_cli.ir.disjoint_sets import DisjointSets
+from scanopt_cli.ir.levels import always_computed
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.passes.loops_to_ops.all_steps import (
     has_op_for_all_steps,
@@ -25,6 +26,7 @@ from scanopt_cli.passes.loops_to_ops.all_steps import (
     ops_for_all_steps,
     takes_more_room,
 )
+from scanopt_cli.passes.loops_to_ops.branches import Always
 from scanopt_cli.passes.loops_to_ops.entries import (
     added_entries,
     has_entries_for_all_steps,
@@ -58,6 +60,9 @@ class KnownSteps:
     wide
         The variables that no sum is to be made of: an array of all of them is far larger than what
         they are made of.
+    in_the_way
+        The nodes without an Op for all steps, if these are taken as if there was one; else
+        ``None``.
     """
 
     view: SlotView
@@ -66,12 +71,15 @@ class KnownSteps:
     invariant: set[Variable]
     order: list[Apply | RunningState] = field(default_factory=list)
     wide: set[Variable] = field(default_factory=set)
+    in_the_way: list[Apply] | None = None
+    _always: Always = field(default_factory=Always)
 
     @classmethod
-    def of(cls, view: SlotView) -> KnownSteps:
-        """Find out what is known of the steps of a loop."""
+    def of(cls, view: SlotView, *, as_if: bool = False) -> KnownSteps:
+        """Find out what is known of the steps of a loop, or ``as_if`` there was an Op for each."""
         rows = step_rows(view)
         found = cls(view, rows, set(rows), set(invariant_inputs(view)))
+        found.in_the_way = [] if as_if else None
         found.varying.update(v for slot in view.of_kind(SlotKind.INDEX) for v in slot.inner_inputs)
         found._find()
         return found
@@ -89,6 +97,7 @@ class KnownSteps:
     def _find(self) -> None:
         outputs = self.view.inner_outputs()
         counts = readers(outputs)
+        self._always = self._computed_always(outputs)
         nodes = list(io_toposort([], outputs))
         states = self.view.of_kind(*STATE_KINDS)
         while True:
@@ -104,19 +113,29 @@ class KnownSteps:
                     continue
                 self.varying.update((*state.slot.inner_inputs, *state.slot.inner_outputs))
 
+    def _computed_always(self, outputs: list[Variable]) -> Always:
+        """Return what each step computes, and rows, which can be read even if no step does."""
+        nodes = always_computed(outputs) | {v.owner for v in self.rows if v.owner}
+        first = {v: cast(Any, row.slot.outer_input)[0] for v, row in self.rows.items()}
+        lengths = Lengths(self.view.n_steps)
+        return Always(nodes, {**invariant_inputs(self.view), **first}, lengths)
+
     def _takes(self, node: Apply) -> bool:
         """Whether the values of a node are known, from what is known so far."""
         is_array = is_numeric(node) or isinstance(node.op, SpecifyShape)
         if not is_array or not all(map(self.is_known, node.inputs)):
             return False
         if invariant_shape(node, self.varying) is not None or (
-            self.varying.isdisjoint(node.inputs) and (is_total(node) or _is_read(node))
+            self.varying.isdisjoint(node.inputs) and (is_total(node) or _is_guarded(node))
         ):
             self.invariant.update(node.outputs)
-        elif has_op_for_all_steps(node, self.varying):
+        elif has_op_for_all_steps(node, self.varying, self._always):
             is_larger = takes_more_room(node, self.varying, self.rows)
             if is_larger or not self.wide.isdisjoint(node.inputs):
                 self.wide.update(node.outputs)
+            self.varying.update(node.outputs)
+        elif self.in_the_way is not None:
+            self.in_the_way.append(node)
             self.varying.update(node.outputs)
         else:
             return False
@@ -248,6 +267,11 @@ class StepValues:
         return terms[0] if len(terms) == 1 else pt.add(*terms)
 
 
-def _is_read(node: Apply) -> bool:
-    """Whether a node reads of an array, by index."""
+def _is_guarded(node: Apply) -> bool:
+    """Whether a node may raise an error, and is computed only if there is a step.
+
+    Such a node reads of an array, by index, or divides integers.
+    """
+    if isinstance(node.op, Elemwise):
+        return len(node.outputs) == 1
     return isinstance(node.op, Subtensor) and has_entries_for_all_steps(node, set())

@@ -44,6 +44,8 @@ class LoopsToOps(AnyLoopPass):
        is out of bounds is the same error.
     8. ``s[i_t] += f(x_t)``, where only the last value is read, as in gradients of case 7: the
        entries of all steps are added at once, in the order of the loop.
+    9. Branches (``ifelse``) of elementwise arithmetic that takes no longer than to read a number:
+       both are computed, and one is chosen.
 
     Preconditions: numbers are float32, float64 or integers; sums of integers wrap around as in the
     loop. Sequences provably have a row for each step, and none is computed of a Scan's trace of
@@ -97,13 +99,19 @@ class LoopsToOps(AnyLoopPass):
             return None
         # Of loops that stay, nothing is asked.
         from scanopt_cli.passes.loops_to_ops.known_steps import KnownSteps
-        from scanopt_cli.passes.loops_to_ops.outputs import outputs_of_ops, replaced, unfit
+        from scanopt_cli.passes.loops_to_ops.outputs import (
+            outputs_of_ops,
+            replaced,
+            tell_what_is_in_the_way,
+            unfit,
+        )
 
         names = context.names(view)
         view.unfreeze()
         known = KnownSteps.of(view)
         leaving = outputs_of_ops(view, known, context)
         if not leaving:
+            tell_what_is_in_the_way(view, names, context)
             return None
         reason = unfit(view, known, leaving, context)
         labels = [names[slot] for slot in leaving]

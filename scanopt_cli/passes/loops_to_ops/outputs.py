@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
@@ -11,11 +13,12 @@ from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import is_truncated
 from scanopt_cli.analysis.loop_lengths import rows as kept_rows
 from scanopt_cli.ir.declared_lengths import declaring_as
+from scanopt_cli.ir.inner_graphs import core_op, op_name
 from scanopt_cli.ir.slots import Slot, SlotKind, SlotView
 from scanopt_cli.passes.loops_to_ops.known_steps import KnownSteps, StepValues
 from scanopt_cli.passes.loops_to_ops.running_states import STATE_KINDS, Running
 from scanopt_cli.pipeline.contract import PassContext
-from scanopt_cli.remarks import Reason, Why, because
+from scanopt_cli.remarks import Code, Reason, Why, because
 
 
 def outputs_of_ops(view: SlotView, known: KnownSteps, context: PassContext) -> list[Slot]:
@@ -38,6 +41,22 @@ def outputs_of_ops(view: SlotView, known: KnownSteps, context: PassContext) -> l
     group = known.groups()
     staying = {group(slot) for slot in view.outputs() if slot not in leaving}
     return [slot for slot in leaving if group(slot) not in staying]
+
+
+def tell_what_is_in_the_way(
+    view: SlotView, names: Mapping[Slot, str], context: PassContext
+) -> None:
+    """Remark which Ops keep the outputs that would leave a loop if they had one for all steps."""
+    known = KnownSteps.of(view, as_if=True)
+    if not known.in_the_way:
+        return
+    leaving = outputs_of_ops(view, known, context)
+    needed = known.needed(v for slot in leaving for v in _wanted(slot, known, context))
+    nodes = [node for node in known.in_the_way if not needed.isdisjoint(node.outputs)]
+    if nodes:
+        ops = tuple(dict.fromkeys(op_name(core_op(node.op)) for node in nodes))
+        reason = because(Why.NO_OP_FOR_STEPS, ops=ops)
+        context.missed(view, Code.LOOP_NEEDED, reason, *(names[slot] for slot in leaving))
 
 
 def _has_room(slot: Slot, known: KnownSteps, context: PassContext) -> bool:

@@ -30,8 +30,8 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from pytensor.tensor.type import DenseTensorType, discrete_dtypes
 
 from scanopt_cli.analysis.dependence import dependent_nodes
-from scanopt_cli.analysis.kept_lengths import SOLVERS
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.matrix_ops import SOLVERS
 from scanopt_cli.analysis.step_rows import invariant_inputs
 from scanopt_cli.analysis.value_ranges import ValueRanges
 from scanopt_cli.ir.declared_lengths import declaring_as
@@ -41,7 +41,6 @@ from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.levels import IfElse, always_computed
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import STATES, SlotView
-from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.remarks import Code
 
@@ -231,27 +230,25 @@ def _guard(
         return values
     risky_values = [values[place] for place in places]
     steps: Any = view.n_steps
-    guarded: Any = ifelse(pt.gt(steps, 0), risky_values, _placeholders(view, risky_values, known))
+    guarded: Any = ifelse(pt.gt(steps, 0), risky_values, _placeholders(risky_values, known))
     all_values = list(values)
     for place, value in zip(places, guarded, strict=True):
         all_values[place] = value
     return all_values
 
 
-def _placeholders(view: SlotView, values: list[Any], known: list[Variable]) -> list[Any]:
+def _placeholders(values: list[Any], known: list[Variable]) -> list[Any]:
     """Return zeros for the branch that is not taken.
 
-    The rows of a TracedLoop that runs no step are as long as the body makes them of what it reads.
-    So the zeros have the lengths of the values, if these can be computed without them.
+    The rows of a TracedLoop that runs no step are as long as the body makes them of what it reads,
+    and what all steps compute of rows is computed before a loop of no steps, too. So the zeros have
+    the lengths of the values, if these can be computed without them.
     """
     found = [placeholder(value) for value in values]
-    if isinstance(view, LoopView):
-        for place, (value, shape) in enumerate(
-            zip(values, infer_shape(values, (), ()), strict=True)
-        ):
-            if shape and all(map(is_total, io_toposort(known, shape))):
-                zeros = pt.zeros([_at_least_0(size) for size in shape], dtype=value.type.dtype)
-                found[place] = value.type.filter_variable(zeros)
+    for place, (value, shape) in enumerate(zip(values, infer_shape(values, (), ()), strict=True)):
+        if shape and all(map(is_total, io_toposort(known, shape))):
+            zeros = pt.zeros([_at_least_0(size) for size in shape], dtype=value.type.dtype)
+            found[place] = value.type.filter_variable(zeros)
     return found
 
 

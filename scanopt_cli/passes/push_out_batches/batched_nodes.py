@@ -13,17 +13,14 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply
 from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.linalg.decomposition.lu import LUFactor
-from pytensor.tensor.linalg.inverse import MatrixInverse
-from pytensor.tensor.linalg.summary import Det, SLogDet
 from pytensor.tensor.math import Dot
 
-from scanopt_cli.analysis.kept_lengths import SOLVERS
+from scanopt_cli.analysis.matrix_ops import MATRIX_OPS, SOLVERS
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.passes.push_out.rows_of_all_steps import if_there_is_a_step
 
-_DEAR = (*SOLVERS, Cholesky, Det, Dot, LUFactor, MatrixInverse, SLogDet)
+_DEAR = (*MATRIX_OPS, Dot, LUFactor)
 MATRIX = 2
 """How many axes a matrix has."""
 
@@ -41,6 +38,12 @@ def is_solution(node: Apply, is_row: Sequence[bool]) -> bool:
 def is_product(node: Apply, is_row: Sequence[bool]) -> bool:
     """Whether a node multiplies by what is the same in all steps."""
     return isinstance(core_op(node.op), Dot) and not all(is_row)
+
+
+def is_smaller_than_matrix(node: Apply) -> bool:
+    """Whether a node computes a number or a vector of a matrix: a determinant, or a solution."""
+    is_small = all(v.type.ndim < MATRIX for v in node.outputs)
+    return is_small and isinstance(core_op(node.op), MATRIX_OPS)
 
 
 def at_all_steps(

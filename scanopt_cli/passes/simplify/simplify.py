@@ -66,7 +66,8 @@ class Simplify(Pass):
     ``local_view_op``, which drops what only derivatives see (``zero_grad``, ``grad_scale``), and
     ``local_add_canonizer`` where a boolean is added or subtracted. Of a Join of over 100 operands,
     neighbouring slices stay apart, since ``local_join_subtensors`` takes quadratic time. How a
-    system is solved (``psd_solve_to_chol_solve``) is for `factor-once` and the compilation to say.
+    system is solved (``psd_solve_to_chol_solve``, ``reuse_decomposition_multiple_solves``) is for
+    `factor-once` and the compilation to say.
     """
 
     name: ClassVar[str] = "simplify"

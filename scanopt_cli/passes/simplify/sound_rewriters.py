@@ -16,8 +16,10 @@ from pytensor.tensor.elemwise import Elemwise
 # generator is a value too, and a rewrite tagged ``random_unsafe`` returns a different one.
 # ``local_dimshuffle_subtensor`` turns the sum of `x[:-2:-1]` of a known length into `x[0]`. How a
 # system is solved is for `factor-once` and the compilation: ``psd_solve_to_chol_solve`` takes the
-# triangle of the factor that is slower. ``local_subtensor_of_alloc``, which the lift of diagonals
-# has in it, nests choices for the length of `alloc(x, n)[:m]`, of which none can be proved.
+# triangle of the factor that is slower, and ``reuse_decomposition_multiple_solves`` takes apart a
+# solution that a backward loop shares with the forward loop, and is slower for small matrices.
+# ``local_subtensor_of_alloc``, which the lift of diagonals has in it, nests choices for the length
+# of `alloc(x, n)[:m]`, of which none can be proved.
 _WITHOUT = (
     "scan",
     "inplace",
@@ -30,6 +32,7 @@ _WITHOUT = (
     "local_subtensor_of_alloc",
     "local_view_op",
     "psd_solve_to_chol_solve",
+    "reuse_decomposition_multiple_solves",
 )
 # A Join of more operands takes seconds.
 _OPERANDS = 100

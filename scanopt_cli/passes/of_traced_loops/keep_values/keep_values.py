@@ -30,7 +30,8 @@ class KeepValues(Pass):
 
     A loop that runs the steps of another one from the last to the first, such as the gradient of
     that, reads its states from traces, and computes from them what the step computed. To read a
-    value takes less time than a function like exp, log or tanh, or a product of matrices.
+    value takes less time than a function like exp, log or tanh, a product of matrices, or a factor,
+    a determinant, an inverse or a solution of one.
 
     Legal cases:
 

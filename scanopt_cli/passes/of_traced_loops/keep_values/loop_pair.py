@@ -16,7 +16,9 @@ from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import DenseTensorType
 
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.analysis.matrix_ops import MATRIX_OPS
 from scanopt_cli.ir.indexing import indices_of
+from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.costs import is_costly
 from scanopt_cli.loop.operator_base import LoopView
@@ -209,7 +211,7 @@ def _is_expensive(variable: Any) -> bool:
     op: Any = variable.owner_op
     if not isinstance(variable.type, DenseTensorType) or variable.type.dtype != "float64":
         return False
-    return is_costly(op) or isinstance(op, Dot)
+    return op is not None and (is_costly(op) or isinstance(core_op(op), (Dot, *MATRIX_OPS)))
 
 
 def _is_entry(variable: Any) -> bool:

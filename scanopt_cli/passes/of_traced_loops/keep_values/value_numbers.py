@@ -18,6 +18,9 @@ from pytensor.scalar import basic as scalars
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 
+from scanopt_cli.analysis.matrix_ops import MATRIX_OPS
+from scanopt_cli.ir.inner_graphs import core_op
+
 type Along = tuple[int, ...]
 """For each axis of an operand, the axis of the result that it lies along.
 
@@ -73,9 +76,9 @@ class ValueNumbers:
             order = tuple(axes.index(op.new_order[i]) for i in non_unit_axes(output))
             is_kept = order == tuple(sorted(order))
             return operands[0] if is_kept else self._numbered(("axes", order, operands[0]))
-        if isinstance(op, Dot):
+        if isinstance(core_op(op), (Dot, *MATRIX_OPS)):
             pattern = tuple(tuple(n == 1 for n in v.type.shape) for v in node.inputs)
-            return self._numbered((op, pattern, *operands))
+            return self._numbered((op, output.index, pattern, *operands))
         if isinstance(op, Elemwise):
             positions = {axis: i for i, axis in enumerate(non_unit_axes(output))}
             along = [tuple(positions[i] for i in non_unit_axes(v)) for v in node.inputs]
