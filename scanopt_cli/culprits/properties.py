@@ -17,6 +17,7 @@ import numpy as np
 from scanopt_cli.culprits.commands import run_command
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.presentation import Presented
+from scanopt_cli.serialization.unpickler.generators import from_text
 from scanopt_cli.verification.child_process import MEMORY
 from scanopt_cli.verification.child_record import AppliedRewrite
 from scanopt_cli.verification.modes import PLAIN
@@ -24,7 +25,7 @@ from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict
 from scanopt_cli.verification.spawning import ARGUMENTS, Gate, signal_name
 from scanopt_cli.verification.verifying import Evaluation, evaluate
 
-type Arguments = tuple[np.ndarray, ...]
+type Arguments = tuple[np.ndarray | np.random.Generator, ...]
 
 
 class State(StrEnum):
@@ -112,7 +113,8 @@ class Property(Presented, ABC):
     def shown(self, graph: Graph, limits: Limits) -> tuple[Outcome, Arguments | None]:
         """Say whether a graph has the property once PyTensor has compiled it, and for what.
 
-        The arguments are ``None`` if it has it for none in particular, or they are no arrays.
+        The arguments are ``None`` if it has it for none in particular, or they are neither arrays
+        nor random generators.
         """
         return self.gated(graph, graph, Gate(), limits), None
 
@@ -160,7 +162,9 @@ class ValuesDiffer(Property):
         with TemporaryDirectory(prefix="scanopt-shown-") as name:
             outcome = self.gated(graph, graph, Gate(None, Path(name)), limits)
             with suppress(OSError), np.load(Path(name) / ARGUMENTS, allow_pickle=False) as arrays:
-                return outcome, tuple(arrays[key] for key in arrays.files)
+                kept = (arrays[key] for key in arrays.files)
+                values = tuple(from_text(str(a)) if a.dtype.kind == "U" else a for a in kept)
+                return outcome, values
         return outcome, None
 
     def _compared(

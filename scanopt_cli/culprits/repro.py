@@ -72,7 +72,10 @@ def repro(
     if isinstance(wrong, CompilingRaises):
         script = written(plain, Ending.COMPILES, code)
     elif arguments is None:
-        raise ScanoptError("the arguments on which values differ are no arrays", where=whole.source)
+        raise ScanoptError(
+            "the arguments on which values differ are neither arrays nor random generators",
+            where=whole.source,
+        )
     else:
         script = written(replace(plain, recorded=(arguments,)), Ending.COMPARES, code)
     return _headed(script, f"{wrong.text}: {found.why}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,7 +28,7 @@ from scanopt_cli.python_source.values import (
     is_short,
     number,
 )
-from scanopt_cli.serialization.unpickler.generators import BIT_GENERATORS, plain_state
+from scanopt_cli.serialization.unpickler.generators import BIT_GENERATORS, as_text, plain_state
 
 _MOST_BARE = 6
 _LONGEST_STATE = 300
@@ -102,7 +101,7 @@ def generator_code(value: np.random.Generator, hint: str | None) -> Code:
     if len(short) <= _LONGEST_STATE:
         given = text(short)
     else:
-        kept = stored(np.array(json.dumps(state)), hint)
+        kept = stored(np.array(as_text(value)), hint)
         given = call(Reference("json", "loads"), [call(text("str"), [kept])])
     return call(GENERATOR, [given])
 

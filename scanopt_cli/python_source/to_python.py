@@ -15,6 +15,7 @@ import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Variable
+from pytensor.tensor.random.type import RandomGeneratorType
 
 from scanopt_cli.environment import STRICT
 from scanopt_cli.equivalence.canonical import digest
@@ -147,12 +148,18 @@ def _ending(inputs: str, ending: Ending, detail: str) -> Iterator[str]:
     yield f"{name} = pytensor.function({inputs}, outputs{mode}, {_ANY_INPUT})"
 
 
-def _calling(arguments: str, ending: Ending) -> Iterator[str]:
-    """Yield the statements that call what was compiled."""
+def _calling(arguments: str, ending: Ending, *, has_generators: bool) -> Iterator[str]:
+    """Yield the statements that call what was compiled.
+
+    Random generators are compared by what they draw.
+    """
     if ending is Ending.PRINTS:
         yield f'print(*function({arguments}), sep="\\n")'
         return
     yield f"for wanted, found in zip(plain({arguments}), compiled({arguments})):"
+    if has_generators:
+        yield "    if isinstance(wanted, np.random.Generator):"
+        yield "        wanted, found = wanted.random(), found.random()"
     yield '    print("wanted:", wanted, "found:", found)'
     yield "    np.testing.assert_allclose(found, wanted, rtol=1e-6)"
 
@@ -266,6 +273,7 @@ class _Writer:
             return
         yield from ("", 'if __name__ == "__main__":')
         lines = list(_ending(f"[{', '.join(own)}]", ending, detail))
+        has_generators = any(isinstance(v.type, RandomGeneratorType) for v in plan.outputs)
         for recorded in calls:
             texts = [scope.plain(value) for value in recorded]
             given = [text for text, shared in zip(texts, is_shared, strict=True) if not shared]
@@ -274,7 +282,7 @@ class _Writer:
                 for name, shared, text in zip(names, is_shared, texts, strict=True)
                 if shared
             ]
-            lines += _calling(", ".join(given), ending)
+            lines += _calling(", ".join(given), ending, has_generators=has_generators)
         for line in lines:
             text = line.lstrip()
             yield from statement(text, f"    {line.removesuffix(text)}")

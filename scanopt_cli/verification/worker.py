@@ -31,6 +31,7 @@ from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.serialization.payload import decode
 from scanopt_cli.serialization.saving import save
+from scanopt_cli.serialization.unpickler.generators import as_text
 from scanopt_cli.verification.arguments import UndrawableError, attempts, draw, settings
 from scanopt_cli.verification.checking_linker import StaticShapeError, filled_buffers
 from scanopt_cli.verification.child_process import limit_process, read_request
@@ -263,9 +264,15 @@ class _Session:
             self._write(CompiledRun(differences))
 
     def _keep_arguments(self, sample: Sample) -> None:
-        """Write the arguments of the first run that differs, if they are arrays and asked for."""
+        """Write the arguments of the first run that differs, if that is asked for.
+
+        They are arrays, or the states of random generators as JSON.
+        """
         gate = self.request.gate
-        arrays = [np.asarray(value) for value in sample.arguments]
+        arrays = [
+            np.asarray(as_text(value) if isinstance(value, np.random.Generator) else value)
+            for value in sample.arguments
+        ]
         if (
             gate is not None
             and gate.directory is not None

@@ -201,8 +201,6 @@ NOT_ALONE = {
 """Where another rewriter does the same if the first one does not run."""
 _QUICK = ("test_a_reversed_slice_of_one_row", "test_a_while_loop_that_stops_at_once_has_one_step")
 _DEEP = [name for name in CULPRITS if name not in _QUICK]
-# The arguments are generators, which a script does not hold.
-_NO_SCRIPT = {"test_a_generator_is_advanced_by_a_draw_that_nobody_reads"}
 
 
 @pytest.mark.usefixtures("evaluated_here")
@@ -221,9 +219,8 @@ def test_the_culprit_and_its_script(
     small = reduce(graph, wrong=wrong, limits=_LIMITS, rewriter=rewriter)
     assert small.is_minimal
     assert rewriter in (None, _culprit(small.graph, wrong).name)
-    if name not in _NO_SCRIPT:
-        script = repro(small.graph, wrong, _LIMITS)
-        assert lines_of_graph(script) <= LINES, script.text
-        raised, is_error, _ = small.why.partition(" in place of values")
-        error = raised.partition(":")[0] if is_error else "AssertionError"
-        assert error in fails_alone(script, tmp_path)
+    script = repro(small.graph, wrong, _LIMITS)
+    assert lines_of_graph(script) <= LINES, script.text
+    raised, is_error, _ = small.why.partition(" in place of values")
+    error = raised.partition(":")[0] if is_error else "AssertionError"
+    assert error in fails_alone(script, tmp_path)

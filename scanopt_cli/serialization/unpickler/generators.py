@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,6 +57,22 @@ def generator_from_state(state: Mapping[str, Any]) -> np.random.Generator:
     bit_generator = BIT_GENERATORS[name](0)
     bit_generator.state = checked
     return np.random.Generator(bit_generator)
+
+
+def as_text(generator: np.random.Generator) -> str:
+    """Return the state of a generator as JSON."""
+    return json.dumps(plain_state(generator.bit_generator.state))
+
+
+def from_text(text: str) -> np.random.Generator:
+    """Return a generator in a state that `as_text` gave.
+
+    Raises
+    ------
+    ValueError
+        As `generator_from_state` does.
+    """
+    return generator_from_state(json.loads(text))
 
 
 def plain_state(state: Any) -> Any:
