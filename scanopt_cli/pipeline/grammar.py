@@ -24,7 +24,7 @@ PRESETS: dict[str, str] = {
     "normalize-reads,peel-first-step,trim-steps,save-mem",
     "grad": "merge-equal,inline-ofg,clean-ofg,remove-unused,drop-taps,guard-last-rows,"
     "inline-constants,clean-slices,mit-mot-to-sit-sot,remove-zeros,simplify{outer=true},"
-    "push-out-products,push-out-batches{factors=false},push-out-sums,push-out,"
+    "push-out-products,push-out-batches{factors=false},push-out-sums,push-out{cheap=false},"
     "clean-slices,inline-constants,fold-loops,hoist-states,loops-to-ops,merge-scans,"
     "merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,trim-steps,"
     "save-mem,share-factors",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scanopt_cli.ir.graph import substituted
-from scanopt_cli.passes.of_scans.compile_safe import compile_safe
+from scanopt_cli.passes.of_scans.compile_safe import unit_lengths
 from scanopt_cli.pipeline.contract import PassContext, Rewrite
 from scanopt_cli.serialization.saving import save
 from support.command_line import scanopt
@@ -41,7 +41,7 @@ def test_optimize_writes_nothing_of_the_kind(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Here the last pass puts back what its case 8 removes."""
-    monkeypatch.setattr(compile_safe, "declare_unit_lengths", _undeclared)
+    monkeypatch.setattr(unit_lengths, "declare_unit_lengths", _undeclared)
     save(SAFE, tmp_path / "safe.pkl")
     target = tmp_path / "out.pkl"
     options = ["-p", "remove-unused", "--verify", "--mode", "vm", "-o", target]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pytensor.tensor as pt
@@ -13,6 +13,7 @@ import pytest
 from pytensor import function
 from pytensor.compile.executor import Function
 from pytensor.compile.mode import Mode, get_mode
+from pytensor.scan.op import Scan
 
 import scanopt_cli as so
 from scanopt_cli import loop
@@ -71,6 +72,21 @@ def test_what_is_cheap_stays_in_loops_that_numba_compiles() -> None:
         passes = passes_of(CompilationStage.LOOPS, parse("loop"), get_mode(name))
         (push_out,) = (item for item in passes if isinstance(item, PushOut))
         assert push_out.cheap is is_cheap
+
+
+@pytest.mark.parametrize("mode", ["NUMBA", "CVM", VM])
+@pytest.mark.parametrize("preset", ["default", "grad"])
+def test_what_is_cheap_leaves_scans_that_stay(preset: str, mode: Any) -> None:
+    """As by PyTensor's own rewriter, whatever the pipeline moves before."""
+    passes = passes_of(CompilationStage.LOOPS, parse(preset), get_mode(mode))
+    *_, last = (item for item in passes if isinstance(item, PushOut))
+    assert last.cheap
+    x, y, h = pt.dmatrix("x"), pt.dmatrix("y"), pt.dvector("h")
+    states = scan(lambda a, b, s: pt.tanh(s + a * b), sequences=[x, y], outputs_info=[h])
+    with so.enabled(preset):
+        compiled = function([x, y, h], states[-1], mode=mode)
+    (loop,) = (node for node in compiled.maker.fgraph.apply_nodes if isinstance(node.op, Scan))
+    assert loop.op.info.n_seqs == 1
 
 
 @dataclass(frozen=True)

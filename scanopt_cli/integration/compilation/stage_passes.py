@@ -18,6 +18,7 @@ from scanopt_cli.passes.of_scans.compile_safe.compile_safe import CompileSafe
 from scanopt_cli.passes.of_scans.save_mem.save_mem import SaveMem
 from scanopt_cli.passes.push_out.push_out import PushOut
 from scanopt_cli.passes.push_out_sums.push_out_sums import PushOutSums
+from scanopt_cli.passes.scan_to_loop.scan_to_loop import ScanToLoop
 from scanopt_cli.passes.trim_steps.trim_steps import TrimSteps
 from scanopt_cli.pipeline.contract import CompilationTarget, Pass
 
@@ -29,21 +30,27 @@ def passes_of(
 ) -> tuple[Pass, ...]:
     """Return the passes of the pipeline ``passes`` that run in ``stage``, adapted to the mode.
 
-    PyTensor's own rewrites of loops do not run. `PushOutSums`, `FactorOnce` and `PushOut`, which
-    replace its push-outs, end the first stage, and `TrimSteps` and `SaveMem` replace its trimming
-    if ``passes`` contain none that trims. The passes of the first stage that say so are repeated in
-    the second; the Scans that are left become loops there, if ``passes`` turn them. PyTensor
-    compiles bodies last, so the second stage ends with `CompileSafe`, which copies the outputs of a
-    body that may alias an overwritten row of a mit_mot.
+    PyTensor's own rewrites of loops do not run. `PushOutSums`, `FactorOnce` and `PushOut` replace
+    its push-outs, and end the first stage if ``passes`` lack them; where Scans stay Scans,
+    `PushOut` does too if ``passes`` leave what is cheap in the steps. `TrimSteps` and `SaveMem`
+    replace its trimming if ``passes`` contain none that trims. The passes of the first stage that
+    say so are repeated in the second; the Scans that are left become loops there, if ``passes``
+    turn them. PyTensor compiles bodies last, so the second stage ends with `CompileSafe`, which
+    copies the outputs of a body that may alias an overwritten row of a mit_mot.
     """
     if not passes:
         return ()
     first = next((place for place, item in enumerate(passes) if item.trims), len(passes))
     if stage is CompilationStage.LOOPS:
         chosen = list(passes[:first])
-        for own in (PushOutSums(), FactorOnce(), PushOut()):
-            if not any(isinstance(item, type(own)) for item in chosen):
-                chosen.append(own)
+        makes_loops = any(isinstance(item, ScanToLoop) for item in passes)
+        has = {
+            type(item)
+            for item in chosen
+            if not isinstance(item, PushOut) or item.cheap or makes_loops
+        }
+        own_passes = (PushOutSums(), FactorOnce(), PushOut())
+        chosen += [own for own in own_passes if type(own) not in has]
     else:
         chosen = [
             *dict.fromkeys(item for item in passes[:first] if item.repeats),

@@ -59,8 +59,8 @@ class PushOut(AnyLoopPass):
     Within `scanopt_cli.enabled` it runs in place of PyTensor's own rewriters, whatever the
     pipeline. The presets ``grad`` and ``loop`` have it, since PyTensor's rewriters, which run when
     the Scans of a saved graph are compiled, move invariants out of one loop, not out of several;
-    ``loop`` with ``cheap=false``, as the step of a TracedLoop adds in less time than it reads.
-    Of a saved graph, ``default`` leaves it to PyTensor.
+    but with ``cheap=false``: the step of a TracedLoop adds in less time than it reads, and out of
+    a Scan PyTensor moves the rest. Of a saved graph, ``default`` leaves it all to PyTensor.
 
     If shapes do not fit, the result raises an error even if the loop runs no step. If no loop
     remains, traces of no steps have rows of the right shape, which a Scan loses.
