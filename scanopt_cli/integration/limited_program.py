@@ -20,8 +20,6 @@ from pytensor.compile.maker import FunctionMaker
 from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.integration.capture.origin import CaptureOrigin, origin
-from scanopt_cli.ir.graph import Graph
-from scanopt_cli.serialization.saving import save
 from scanopt_cli.verification.child_record import Rewritten
 from scanopt_cli.verification.program_gate import open_count, read_gate, write_last
 from scanopt_cli.verification.rewrite_gate import RewriteGate, closing
@@ -103,7 +101,5 @@ class _ProgramGate(RewriteGate):
         self.last = replace(self.last, function=self._function)
         write_last(self._directory, Rewritten(self.last.number, self.last))
         if self._graphs is not None:
-            for name, graph in (("before", self.before), ("after", self.after)):
-                if graph is not None:
-                    with suppress(Exception):  # a graph that cannot be kept is not shown
-                        save(Graph(fgraph=graph), self._graphs / f"{name}.pkl")
+            with suppress(Exception):  # a graph that cannot be kept is not shown
+                self.save_graphs(self._graphs)

@@ -25,7 +25,8 @@ from pytensor.graph.rewriting.basic import (
     SequentialGraphRewriter,
 )
 
-from scanopt_cli.ir.graph import copy_nodes
+from scanopt_cli.ir.graph import Graph, copy_nodes
+from scanopt_cli.serialization.saving import save
 from scanopt_cli.verification.child_record import AppliedRewrite
 
 # They run other rewriters, which are counted.
@@ -64,6 +65,12 @@ class RewriteGate:
     def add(self) -> None:
         """Count one more."""
         self._count += 1
+
+    def save_graphs(self, directory: Path) -> None:
+        """Write the graphs before and after the last rewrite, as far as there are any."""
+        for name, graph in (("before", self.before), ("after", self.after)):
+            if graph is not None:
+                save(Graph(fgraph=graph), directory / f"{name}.pkl")
 
     @property
     def _is_closed(self) -> bool:

@@ -27,10 +27,8 @@ from pytensor.scalar.basic import Composite
 from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import CAReduce
 
-from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.serialization.payload import decode
-from scanopt_cli.serialization.saving import save
 from scanopt_cli.serialization.unpickler.generators import as_text
 from scanopt_cli.verification.arguments import UndrawableError, attempts, draw, settings
 from scanopt_cli.verification.checking_linker import StaticShapeError, filled_buffers
@@ -169,9 +167,7 @@ class CompiledPair:
         error = error_text(made) if isinstance(made, Exception) else None
         self._write(Rewritten(counted.count, counted.last, error))
         if gate.directory is not None:
-            for name, graph in (("before", counted.before), ("after", counted.after)):
-                if graph is not None:
-                    save(Graph(fgraph=graph), gate.directory / f"{name}.pkl")
+            counted.save_graphs(gate.directory)
 
     def newly_failing(self) -> Iterator[tuple[str, BaseException | None]]:
         """Yield the rewrites that fail on the second graph, and not on the first, with errors.
