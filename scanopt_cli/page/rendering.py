@@ -22,7 +22,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from scanopt_cli.page.page import Page
+from scanopt_cli.page.page import MARK, Page
 from scanopt_cli.reports import as_html
 from scanopt_cli.version import __version__
 
@@ -40,7 +40,7 @@ def render(page: Page) -> str:
         {"title": d.title, "picture": compact(d.picture), "sideBySide": d.side_by_side}
         for d in page.drawn
     ]
-    return template.render(
+    text = template.render(
         page=page,
         blocks=lambda blocks: Markup(as_html.render(blocks, with_classes=True)),
         script=Markup(f"\n{script}"),
@@ -51,6 +51,8 @@ def render(page: Page) -> str:
         layout=_layout() if drawn else "",
         version=__version__,
     )
+    doctype, end, rest = text.partition(">")
+    return f"{doctype}{end}{MARK}{rest}"
 
 
 def compact(value: Any) -> Any:
