@@ -17,13 +17,16 @@ from scanopt_cli.text import enumerated, plural
 
 MOST = 36
 """A level of at most so many boxes, or a group of at most so many members, is shown as it is."""
+_FEW = 12
+"""The same of a level with loops, between which operations are details."""
 _FEWEST = 4
 _NAMED = 3
 
 
 def grouped(boxes: Sequence[Box]) -> tuple[int | Group, ...]:
     """Return boxes, which are in topological order, and groups of those that the page folds."""
-    if len(boxes) <= MOST:
+    most = _FEW if any(box.ports for box in boxes) else MOST
+    if len(boxes) <= most:
         return tuple(box.id for box in boxes)
     return _Grouping(boxes).shown()
 
