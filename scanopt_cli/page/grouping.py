@@ -122,9 +122,12 @@ class _Grouping:
         return Group(id=self._id(), label=self._label(inside), members=members, count=len(inside))
 
     def _label(self, inside: Sequence[int]) -> str:
-        """Return what is in a group: ``12 nodes: 5 mul, 4 add and 3 Subtensor``."""
-        counts = Counter(self._boxes[n].label for n in inside).most_common()
-        texts = [f"{times} {label}" for label, times in counts]
+        """Return what is in a group: ``12 nodes: 1 loop, 8 mul and 3 Subtensor``."""
+        boxes = [self._boxes[n] for n in inside]
+        n_holders = sum(bool(box.ports) for box in boxes)
+        counts = Counter(box.label for box in boxes if not box.ports).most_common()
+        texts = [plural(n_holders, "loop")] if n_holders else []
+        texts += [f"{times} {label}" for label, times in counts]
         return f"{plural(len(inside), 'node')}: {enumerated(texts, _NAMED)}"
 
     def _id(self) -> str:

@@ -9,8 +9,9 @@ const LAYOUT = {
   "elk.spacing.nodeNode": "12",
   "elk.layered.spacing.edgeNodeBetweenLayers": "12",
   "elk.spacing.edgeEdge": "7",
-  "elk.layered.nodePlacement.strategy": "NETWORK_SIMPLEX",
+  "elk.layered.nodePlacement.strategy": "BRANDES_KOEPF",
   "elk.layered.considerModelOrder.strategy": "PREFER_NODES",
+  "elk.layered.mergeEdges": "true",
   "elk.padding": "[top=8,left=8,bottom=8,right=8]",
 };
 // Above so many boxes, faster ways of placing them.

@@ -2,6 +2,7 @@
 
 const MOST_FOUND = 60;
 
+// Those of which the name has all words come first, then those of which another text has them.
 function search(graphs, stage, words) {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
   if (!wanted.length) return [];
@@ -9,20 +10,22 @@ function search(graphs, stage, words) {
     const lower = content.toLowerCase();
     return wanted.every((word) => lower.includes(word));
   };
-  const found = [];
+  const named = [];
+  const others = [];
+  const note = (one, name, more) => {
+    if (matches(name)) named.push(one);
+    else if (matches(`${name} ${more}`)) others.push(one);
+  };
   const seen = new Set();
   const visit = (levelName, path, names) => {
     for (const box of graphs.level(levelName).boxes) {
-      if (found.length >= MOST_FOUND) return;
       const here = `${path}/${box.id}`;
       const title = [...names, box.label].join(" / ");
-      if (matches(`${box.label} ${box.text} ${box.place} ${box.type}`)) {
-        found.push({ path: here, title, text: box.kind === "op" ? box.text : box.type });
-      }
+      const content = box.kind === "op" ? box.text : box.type;
+      note({ path: here, title, text: content }, box.label, `${box.text} ${box.place} ${box.type}`);
       box.ports.forEach((port, n) => {
-        if (found.length < MOST_FOUND && matches(`${port.kind} ${port.name} ${port.inside}`)) {
-          found.push({ path: here, port: n, title: `${title}: ${port.name}`, text: port.kind });
-        }
+        const slot = { path: here, port: n, title: `${title}: ${port.name}`, text: port.kind };
+        note(slot, port.name, `${port.kind} ${port.inside}`);
       });
       // Equal bodies are searched once.
       if (box.body && !seen.has(box.body)) {
@@ -32,5 +35,5 @@ function search(graphs, stage, words) {
     }
   };
   visit(graphs.stages[stage].level, "", []);
-  return found;
+  return [...named, ...others].slice(0, MOST_FOUND);
 }
