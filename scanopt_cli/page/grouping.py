@@ -34,7 +34,6 @@ def grouped(boxes: Sequence[Box]) -> tuple[int | Group, ...]:
 class _Grouping:
     def __init__(self, boxes: Sequence[Box]) -> None:
         self._boxes = {box.id: box for box in boxes}
-        self._numbers = count()
 
     def shown(self) -> tuple[int | Group, ...]:
         """Return the members of a level."""
@@ -58,7 +57,7 @@ class _Grouping:
         if len(ends) <= MOST:
             return ends
         label, members = plural(len(ends), noun), tuple(ends)
-        return [Group(id=self._id(), label=label, members=members, count=len(ends))]
+        return [Group(id=_name(members), label=label, members=members, count=len(ends))]
 
     def _keys(self) -> Mapping[int, Hashable]:
         """Return, for each box between inputs and outputs, a key that equals those of its group."""
@@ -119,7 +118,8 @@ class _Grouping:
     def _group(self, members: Iterable[int | Group]) -> Group:
         members = tuple(members)
         inside = [n for member in members for n in _leaves(member)]
-        return Group(id=self._id(), label=self._label(inside), members=members, count=len(inside))
+        label = self._label(inside)
+        return Group(id=_name(members), label=label, members=members, count=len(inside))
 
     def _label(self, inside: Sequence[int]) -> str:
         """Return what is in a group: ``12 nodes: 1 loop, 8 mul and 3 Subtensor``."""
@@ -130,8 +130,15 @@ class _Grouping:
         texts += [f"{times} {label}" for label, times in counts]
         return f"{plural(len(inside), 'node')}: {enumerated(texts, _NAMED)}"
 
-    def _id(self) -> str:
-        return f"group{next(self._numbers)}"
+
+def _name(members: Sequence[int | Group]) -> str:
+    """Return the name of a group, which it keeps from stage to stage if its first box stays."""
+    first = next(iter(_leaves(members[0])))
+    return f"group{first}.{max(map(_height, members))}"
+
+
+def _height(member: int | Group) -> int:
+    return 0 if isinstance(member, int) else 1 + max(map(_height, member.members))
 
 
 def _leaves(member: int | Group) -> Iterable[int]:

@@ -50,6 +50,10 @@ function measure(part, view) {
 const mainText = (box) =>
   cut(box.kind === "op" ? box.text || box.label : box.label, LONGEST[box.kind] ?? 34);
 
+const wholeText = (box) =>
+  [box.kind === "op" ? `${box.label}: ${box.text}` : box.label, box.type, box.place]
+    .filter(Boolean).join("\n");
+
 function groupLines(part) {
   const [count, names] = part.group.label.split(": ");
   const { only, changed } = part.inside;
@@ -83,6 +87,7 @@ function drawBox(part, view) {
     "aria-label": spoken(part, status),
     "aria-expanded": part.box?.body ? String(Boolean(part.body)) : part.group ? "false" : undefined,
   });
+  drawn.append(svg("title", {}, part.group ? part.group.label : wholeText(part.box)));
   const radius = part.box?.kind === "input" || part.box?.kind === "output" ? 12 : 4;
   if (part.group) drawn.append(rect(part, 4, "under", 3));
   drawn.append(rect(part, radius, "frame", 0));
