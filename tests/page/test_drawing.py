@@ -12,7 +12,7 @@ import scanopt_cli as so
 from scanopt_cli.ir.graph import as_graph
 from scanopt_cli.page.grouping import MOST
 from scanopt_cli.page.picture import Box, BoxKind, Group, Level, Picture
-from support.pages import gradient, many_loops, many_nodes, passes_of, picture, walk
+from support.drawn_graphs import gradient, many_loops, many_nodes, passes_of, picture, walk
 from support.sample_building import samples
 from support.tiers import deep
 

@@ -14,7 +14,7 @@ import pytest
 from scanopt_cli.page.page import Page, Section, Tone
 from scanopt_cli.page.rendering import TONES, compact, render
 from scanopt_cli.reports.document import Item, Paragraph, Sign, Span, Style, Table
-from support.pages import HOSTILE, page, picture, walk
+from support.drawn_graphs import HOSTILE, page, picture, walk
 
 
 class Parts(HTMLParser):

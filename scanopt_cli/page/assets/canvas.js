@@ -27,13 +27,16 @@ class Canvas {
     const laid = await layOut(this.elk, graphs, levelName, "", view, other);
     if (drawing !== this.drawings) return; // a later one was asked for meanwhile
     this.laid = laid;
+    const hadFocus = this.surface.contains(document.activeElement);
     this.content.replaceChildren();
     drawLevel(this.content, laid, view);
     this.caption.textContent = caption;
     this.caption.hidden = !caption;
     this.surface.removeAttribute("aria-busy");
     this.#transform();
-    this.select(this.selected);
+    const box = this.select(this.selected);
+    // What had the focus is gone: the keyboard goes on from the same place.
+    if (hadFocus) (box ?? this.surface).focus({ preventScroll: true });
   }
 
   fit() {
@@ -216,6 +219,7 @@ class Canvas {
     if (best) {
       this.onselect({ path: best.dataset.path }, this);
       this.show(best.dataset.path);
+      best.focus({ preventScroll: true });
     }
   }
 }

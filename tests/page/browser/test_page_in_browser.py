@@ -10,7 +10,7 @@ import pytest
 from conftest import Opened
 from scanopt_cli.page.page import Page, Section
 from scanopt_cli.reports.document import Paragraph
-from support.pages import (
+from support.drawn_graphs import (
     HOSTILE,
     gradient,
     many_loops,
@@ -139,6 +139,10 @@ def test_the_keyboard_reaches_everything(opened: Open) -> None:
         one.press("ArrowRight")
     one.press("Enter")
     assert one.count(".box.loop[aria-expanded=true]") == 1
+    focused = "document.activeElement.dataset.path"
+    assert one.tab.evaluate(focused) == one.tab.locator(".box.loop").get_attribute("data-path")
+    one.press("ArrowRight")
+    assert one.tab.evaluate(focused) == one.tab.locator(".selected").get_attribute("data-path")
     one.press("/")
     assert one.tab.evaluate("document.activeElement.id") == "search"
     before = one.tab.locator(".surface > g").last.get_attribute("transform")
