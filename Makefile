@@ -15,10 +15,10 @@ SHARE ?= 1/1
 BENCH_ARGS ?= --benchmark-only -m "not numba_zoo"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo samples test test-deep mutants fuzz lint docs bench firing clean FORCE
+.PHONY: help demo samples test test-deep mutants fuzz lint docs man dist release bench firing clean FORCE
 
 help: ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
+	@awk -F ':.*## ' '/^[a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 	@echo '  PYTHON=/path/to/python names the interpreter for a new .venv'
 
 demo: samples ## Run the main job on the sample graphs
@@ -54,6 +54,15 @@ lint: .venv/installed-dev ## Check style, types and who imports whom
 
 docs: .venv/installed ## Write the manual of the rules, docs/rules.md, as the rules have it
 	$(SCANOPT) rules --format markdown > docs/rules.md
+
+man: .venv/installed ## Write the man pages into build/man
+	$(VENV)/python -m scanopt_cli.cli.man_pages build/man
+
+dist: .venv/installed ## Build the wheel and the source distribution, and check what they hold
+	.ci/dist
+
+release: .venv/installed ## Cut the change log: make release VERSION=0.2.0
+	$(VENV)/python .ci/release.py cut $(VERSION)
 
 bench: .venv/installed-dev ## Run the benchmarks
 	OPENBLAS_NUM_THREADS=1 $(VENV)/python -m pytest -o addopts=--strict-markers $(BENCH_ARGS) tests/benchmarks

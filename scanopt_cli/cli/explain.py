@@ -22,7 +22,7 @@ def explain(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TOPIC]",
+            metavar="TOPIC",
             help="A term such as mit_mot, a pass, a rule, or the code of a remark.",
             autocompletion=complete_topic,
         ),
