@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +123,57 @@ def test_every_table_has_one_name_and_one_test() -> None:
 @pytest.mark.parametrize("file", sorted((ROOT / "docs" / "figures" / "tables").glob("*.md")))
 def test_tables_of_the_pages_have_known_names(file: Path) -> None:
     assert file.stem in NAMES
+
+
+class Bench:
+    """Stands in for the fixture of pytest-benchmark."""
+
+    def __init__(self) -> None:
+        self.disabled = False
+        self.extra_info: dict[str, Any] = {}
+
+    def pedantic(self, function: Callable[[], None], rounds: int) -> None:
+        function()
+
+
+_PROCESS = {"seconds": [2.0, 3.0], "memory": 300.0, "sampling": 1.5}
+
+
+@pytest.mark.samplers
+@pytest.mark.parametrize(
+    ("module", "name", "found"),
+    [
+        ("test_first_call", "first_call", (_PROCESS, {**_PROCESS, "seconds": [0.5, 0.6]})),
+        ("test_samplers", "samplers", (_PROCESS, {**_PROCESS, "seconds": [0.5, 0.6]})),
+        ("test_pymc_models", "pymc_models", {"calls": [1e-5], "compiling": 2.0, "memory": 300.0}),
+    ],
+)
+def test_tables_that_tests_make(
+    module: str, name: str, found: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row has a cell below each head; the last has the means of the ratios, which are 1."""
+    made = import_module(f"benchmarks.{module}")
+    monkeypatch.setattr(made, "measured", lambda *_: found)
+    shown: list[Any] = []
+    made.test_all(Bench(), lambda *table: shown.append(table))
+    ((title, heads, rows),) = shown
+    assert title == name
+    assert {len(row) for row in rows} == {len(heads)}
+    means = [place for place, cell in enumerate(rows[-1]) if place and cell]
+    for place in means:
+        assert float(rows[-1][place].rstrip("x")) == 1
+        # They stand below ratios.
+        assert float(rows[0][place].rstrip("x")) == 1
+
+
+@pytest.mark.jax
+def test_the_table_of_model_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = import_module("benchmarks.test_model_loops")
+    monkeypatch.setattr(made, "_compiled", lambda name, form: None)
+    monkeypatch.setattr(made, "_best", lambda functions, _: [4.0, 2.0, *[3.0] * len(functions[2:])])
+    shown: list[Any] = []
+    made.test_all(Bench(), lambda *table: shown.append(table))
+    ((title, heads, rows),) = shown
+    assert title == "model_loops"
+    assert {len(row) for row in rows} == {len(heads)}
+    assert rows[0][1:6] == ["4", "2", "2.0x", "3", "1.50x"]

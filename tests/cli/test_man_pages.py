@@ -75,6 +75,8 @@ def test_dates_can_be_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 def test_roff_warns_of_nothing(command: list[str], tmp_path: Path) -> None:
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
+    if command[0] == "man" and sys.platform != "linux":
+        pytest.skip("other systems have another man, which takes no file")
     for file in write_man_pages(tmp_path):
         done = subprocess.run([*command, str(file)], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")

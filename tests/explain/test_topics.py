@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import re
 import shlex
+import warnings
 from collections.abc import Iterator
 from contextlib import chdir
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
 import pytest
 from pytensor.configdefaults import config
 
 from build import SAMPLES, write
+from scanopt_cli import inspect, optimize
 from scanopt_cli.explain.topics import PARTS, Topic, topic, topics
 from scanopt_cli.pipeline.names import BY_NAME
 from scanopt_cli.rules.rule_names import NAMES
 from support.command_line import scanopt
+from support.graph_building import graph_of, scan
 
 ROOT = Path(__file__).parents[2]
 _PROMPT = "    $ scanopt "
@@ -138,3 +145,41 @@ def test_commands_print_what_a_topic_shows(samples: Path, each: Topic) -> None:
         printed = iter(done.out.splitlines())
         for line in shown:
             assert any(line.rstrip() == found.rstrip() for found in printed), (command, line)
+
+
+def kinds(*outputs: Any) -> list[str]:
+    found = inspect(graph_of(*outputs)).scans
+    return [slot.kind for one in found for slot in one.slots]
+
+
+def test_a_sequence_with_taps_is_several_slots() -> None:
+    y = pt.dvector("y")
+    diff = scan(lambda now, before: now - before, sequences=[{"input": y, "taps": [0, -1]}])
+    assert kinds(diff) == ["seq", "seq", "nit_sot"]
+
+
+def test_shared_states() -> None:
+    """Of an array it is a sit_sot, of a generator an untraced state."""
+    total, rng = pytensor.shared(np.float64(1.0)), pytensor.shared(np.random.default_rng(1))
+    with warnings.catch_warnings(action="ignore"):
+        _, updates = pytensor.scan(lambda: {total: total + 1}, n_steps=3)
+        assert kinds(*updates.values()) == ["sit_sot"]
+        _, updates = pytensor.scan(
+            lambda: {rng: pt.random.normal(rng=rng, return_next_rng=True)[0]}, n_steps=3
+        )
+        assert kinds(*updates.values()) == ["untraced"]
+
+
+def test_kinds_of_states() -> None:
+    """The rows that a buffer begins with, and what only gradients make."""
+    start, x = pt.tensor("start", shape=(2,)), pt.dscalar("x")
+    means = scan(
+        lambda two, one: two + one, outputs_info=[{"initial": start, "taps": [-2, -1]}], n_steps=5
+    )
+    (report,) = inspect(graph_of(means)).scans
+    assert [(slot.kind, slot.rows) for slot in report.slots] == [("mit_sot", "7")]
+    powers = scan(lambda y: y**2, outputs_info=[x], n_steps=5)
+    assert kinds(powers) == ["sit_sot"]
+    assert "mit_mot" in kinds(pt.grad(powers[-1], x))
+    loops = optimize(graph_of(pt.grad(powers[-1], x)), "loop").graph
+    assert set(kinds(*loops.outputs)) <= {"state", "constant", "index", "traced"}
