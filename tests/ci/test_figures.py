@@ -25,7 +25,17 @@ from support.benchmarks.figures import (
 ROOT = Path(__file__).parents[2]
 NAMES = {
     *("first_call", "beside_pytensor", "model_loops", "pymc_models", "samplers", "gradients"),
-    *("zoo", "growth", "filters", "batches", "loops_to_ops", "start", "beside_jax", "loops"),
+    *(
+        "merged_inputs",
+        "zoo",
+        "growth",
+        "filters",
+        "batches",
+        "loops_to_ops",
+        "start",
+        "beside_jax",
+        "loops",
+    ),
 }
 
 
@@ -50,14 +60,14 @@ def test_a_table_as_a_file(tmp_path: Path) -> None:
     file = write(tmp_path / "new", "small", heads, rows, "pytest tests/benchmarks")
     origin, empty, *table = file.read_text().splitlines()
     assert file == tmp_path / "new" / "small.md"
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d; .+; `pytest tests/benchmarks`", origin)
+    assert re.fullmatch(r"Measured on \d{4}-\d\d-\d\d, .+, by `pytest tests/benchmarks`\.", origin)
     assert machine() in origin
-    for word in ("cores", "Python 3.", "PyTensor 3.", "Numba 0.", "llvmlite 0."):
+    for word in ("cores of a", "Python 3.", "PyTensor 3.", "Numba 0.", "LLVM "):
         assert word in origin
     assert empty == ""
     assert table == [
         "| ms | PyTensor | scanopt |",
-        "| --- | ---: | ---: |",
+        "|---|---:|---:|",
         r"| a\|b | 1.5 | 0.3 |",
         "| c | 2 |  |",
     ]
@@ -72,7 +82,15 @@ def test_times_become_rows() -> None:
     ]
     heads, rows = of_results(times, spec)
     assert heads == ["µs", "PyTensor", "loop", ""]
-    assert rows == [["gradient: a", "3000", "20", "150x"], ["gradient: b", "0.5", "", ""]]
+    assert rows == [["a", "3000", "20", "150x"], ["b", "0.5", "", ""]]
+
+
+def test_labels_of_different_kinds_stay_whole() -> None:
+    spec = OfResults("x", ("by",))
+    times = [Timed("value: a", {"by": len}, 1.0), Timed("gradient: a", {"by": len}, 2.0)]
+    heads, rows = of_results(times, spec)
+    assert heads == ["ms", "len"]
+    assert rows == [["value: a", "1000"], ["gradient: a", "2000"]]
 
 
 def test_times_without_ways() -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from scanopt_cli.text import three_digits
+from scanopt_cli.text import three_digits, with_article
 
 FIGURES = "--figures"
 _ROOT = Path(__file__).parents[3]
@@ -55,6 +56,9 @@ class OfResults:
 
 
 OF_RESULTS: Mapping[str, OfResults] = {
+    "test_against_upstream.py": OfResults(
+        "merged_inputs", ("merge",), {"_by_pytensor": "PyTensor", "_by_scanopt": "scanopt"}
+    ),
     "test_batches.py": OfResults("batches", ("pipeline",), {"none": "PyTensor"}, "µs"),
     "test_beside_jax.py": OfResults("beside_jax", ("form",), {"pytensor": "PyTensor"}),
     "test_filters.py": OfResults("filters", ("form",), {"pytensor": "PyTensor"}),
@@ -85,9 +89,8 @@ def of_results(results: Iterable[Timed], spec: OfResults) -> tuple[list[str], li
     found: dict[str, dict[str, float]] = {}
     columns: dict[str, None] = {}
     for timed in results:
-        way, *_ = [str(timed.parameters[one]) for one in spec.ways if one in timed.parameters] or [
-            spec.unit
-        ]
+        ways = [timed.parameters[one] for one in spec.ways if one in timed.parameters]
+        way = str(getattr(ways[0], "__name__", ways[0])) if ways else spec.unit
         row = timed.group
         if not spec.ways:
             row = " ".join(map(str, next(iter(timed.parameters.values()), [row])))
@@ -98,8 +101,9 @@ def of_results(results: Iterable[Timed], spec: OfResults) -> tuple[list[str], li
         heads.append((spec.heads or {}).get(way, way))
         heads += [""] if spec.are_compared and place else []
     first = next(iter(columns), "")
+    shared = _shared_beginning(list(found))
     for label, seconds in found.items():
-        cells = [label]
+        cells = [label.removeprefix(shared)]
         for place, way in enumerate(columns):
             cells.append(_number(seconds.get(way), _UNITS[spec.unit]))
             if spec.are_compared and place:
@@ -107,6 +111,13 @@ def of_results(results: Iterable[Timed], spec: OfResults) -> tuple[list[str], li
                 cells.append(f"{three_digits(seconds[first] / seconds[way])}x" if both else "")
         rows.append(cells)
     return heads, rows
+
+
+def _shared_beginning(labels: Sequence[str]) -> str:
+    """Return what all labels have before a colon, if it is the same."""
+    begins = {f"{label.partition(': ')[0]}: " for label in labels if ": " in label}
+    (begin,) = begins if len(begins) == 1 else ("",)
+    return begin if all(label.startswith(begin) for label in labels) else ""
 
 
 def _number(seconds: float | None, unit: float) -> str:
@@ -141,27 +152,32 @@ def write(
 
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Yield the lines of a table."""
-    for row in (heads, ["---", *["---:"] * (len(heads) - 1)], *rows):
-        yield f"| {' | '.join(cell.replace('|', r'\|') for cell in row)} |"
+    first, *others = (
+        f"| {' | '.join(cell.replace('|', r'\|') for cell in row)} |" for row in (heads, *rows)
+    )
+    yield from (first, f"|---|{'---:|' * (len(heads) - 1)}", *others)
 
 
 def origin(command: str) -> str:
     """Return the line above a table: when, on what machine, and by which command."""
-    return f"{datetime.now(UTC):%Y-%m-%d}; {machine()}; `{command}`"
+    return f"Measured on {datetime.now(UTC):%Y-%m-%d}, {machine()}, by `{command}`."
 
 
 @cache
 def machine() -> str:
     """Return what a time depends on: the processor, its cores, and the versions that compile."""
     from cpuinfo import get_cpu_info
+    from llvmlite.binding import llvm_version_info
 
     brand = get_cpu_info().get("brand_raw") or platform.machine()
-    packages = {"PyTensor": "pytensor", "Numba": "numba", "llvmlite": "llvmlite"}
-    versions = [f"{name} {version(package)}" for name, package in packages.items()]
-    return (
-        f"{brand}, {os.cpu_count()} cores, {platform.system()}; "
-        f"Python {platform.python_version()}, {', '.join(versions)}"
-    )
+    parts = [f"{os.cpu_count()} cores of {with_article(brand)}", platform.system()]
+    if os.environ.get("OPENBLAS_NUM_THREADS") == "1":
+        parts.append("one BLAS thread")
+    parts.append(f"Python {platform.python_version()}")
+    for name, package in {"PyTensor": "pytensor", "Numba": "numba", "JAX": "jax"}.items():
+        if find_spec(package) is not None:
+            parts.append(f"{name} {version(package)}")
+    return ", ".join([*parts, f"LLVM {'.'.join(map(str, llvm_version_info))}"])
 
 
 def command_of(config: pytest.Config) -> str:
