@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from scanopt_cli.cli.completion import complete_mode, complete_pipeline
 from scanopt_cli.errors import ScanoptError
 
 
@@ -19,6 +20,7 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
 
 
+<<<<<<< HEAD
 def complete_pipeline(incomplete: str) -> list[str]:
     """Return the completions of the last name in an incomplete pipeline."""
     from scanopt_cli.pipeline.grammar import PRESETS
@@ -40,6 +42,8 @@ def require_page_for(page: Path | None, *, code: bool) -> None:
         raise ScanoptError("is for --html", where="--code", hint="give both, or neither")
 
 
+=======
+>>>>>>> main
 def require_use_of_force(output: Path | None, *, force: bool) -> None:
     """Check that ``--force`` is not given without ``-o``.
 
@@ -118,6 +122,7 @@ Modes = Annotated[
         metavar="MODE",
         help="Also compile in this mode and compare its values: default, vm, cvm, numba, jax, "
         "another mode of PyTensor's, or plain to compile nothing. Repeatable.",
+        autocompletion=complete_mode,
     ),
 ]
 ArgumentsFile = Annotated[

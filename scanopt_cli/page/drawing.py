@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -60,20 +59,8 @@ class Drawing:
         )
 
     def picture(self) -> Picture:
-        """Return what is drawn, in which each box knows how many have its body."""
-        levels = self._known.levels
-        times = Counter(box.body for level in levels.values() for box in level.boxes if box.body)
-
-        def counted(box: Box) -> Box:
-            return replace(box, copies=times[box.body]) if box.body else box
-
-        return Picture(
-            stages=tuple(self._stages),
-            levels={
-                name: replace(level, boxes=tuple(map(counted, level.boxes)))
-                for name, level in levels.items()
-            },
-        )
+        """Return what is drawn."""
+        return Picture(stages=tuple(self._stages), levels=dict(self._known.levels))
 
 
 @dataclass(frozen=True, slots=True)

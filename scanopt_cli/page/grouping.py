@@ -17,13 +17,16 @@ from scanopt_cli.text import enumerated, plural
 
 MOST = 36
 """A level of at most so many boxes, or a group of at most so many members, is shown as it is."""
+_FEW = 12
+"""The same of a level with loops, between which operations are details."""
 _FEWEST = 4
 _NAMED = 3
 
 
 def grouped(boxes: Sequence[Box]) -> tuple[int | Group, ...]:
     """Return boxes, which are in topological order, and groups of those that the page folds."""
-    if len(boxes) <= MOST:
+    most = _FEW if any(box.ports for box in boxes) else MOST
+    if len(boxes) <= most:
         return tuple(box.id for box in boxes)
     return _Grouping(boxes).shown()
 
@@ -31,7 +34,6 @@ def grouped(boxes: Sequence[Box]) -> tuple[int | Group, ...]:
 class _Grouping:
     def __init__(self, boxes: Sequence[Box]) -> None:
         self._boxes = {box.id: box for box in boxes}
-        self._numbers = count()
 
     def shown(self) -> tuple[int | Group, ...]:
         """Return the members of a level."""
@@ -55,7 +57,7 @@ class _Grouping:
         if len(ends) <= MOST:
             return ends
         label, members = plural(len(ends), noun), tuple(ends)
-        return [Group(id=self._id(), label=label, members=members, count=len(ends))]
+        return [Group(id=_name(members), label=label, members=members, count=len(ends))]
 
     def _keys(self) -> Mapping[int, Hashable]:
         """Return, for each box between inputs and outputs, a key that equals those of its group."""
@@ -116,16 +118,27 @@ class _Grouping:
     def _group(self, members: Iterable[int | Group]) -> Group:
         members = tuple(members)
         inside = [n for member in members for n in _leaves(member)]
-        return Group(id=self._id(), label=self._label(inside), members=members, count=len(inside))
+        label = self._label(inside)
+        return Group(id=_name(members), label=label, members=members, count=len(inside))
 
     def _label(self, inside: Sequence[int]) -> str:
-        """Return what is in a group: ``12 nodes: 5 mul, 4 add and 3 Subtensor``."""
-        counts = Counter(self._boxes[n].label for n in inside).most_common()
-        texts = [f"{times} {label}" for label, times in counts]
+        """Return what is in a group: ``12 nodes: 1 loop, 8 mul and 3 Subtensor``."""
+        boxes = [self._boxes[n] for n in inside]
+        n_holders = sum(bool(box.ports) for box in boxes)
+        counts = Counter(box.label for box in boxes if not box.ports).most_common()
+        texts = [plural(n_holders, "loop")] if n_holders else []
+        texts += [f"{times} {label}" for label, times in counts]
         return f"{plural(len(inside), 'node')}: {enumerated(texts, _NAMED)}"
 
-    def _id(self) -> str:
-        return f"group{next(self._numbers)}"
+
+def _name(members: Sequence[int | Group]) -> str:
+    """Return the name of a group, which it keeps from stage to stage if its first box stays."""
+    first = next(iter(_leaves(members[0])))
+    return f"group{first}.{max(map(_height, members))}"
+
+
+def _height(member: int | Group) -> int:
+    return 0 if isinstance(member, int) else 1 + max(map(_height, member.members))
 
 
 def _leaves(member: int | Group) -> Iterable[int]:

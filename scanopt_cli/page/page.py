@@ -9,9 +9,6 @@ from enum import StrEnum
 from scanopt_cli.page.picture import Picture
 from scanopt_cli.reports.document import Block
 
-MARK = "<!-- a page of scanopt -->"
-"""Stands near the beginning of each page, so that scanopt knows it when it is to be replaced."""
-
 
 class Tone(StrEnum):
     """How a verdict is meant: it is shown by a sign and a word as well as by a colour."""

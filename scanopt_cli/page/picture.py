@@ -37,8 +37,8 @@ class Port:
         What else there is to know of its buffer: that it is trimmed.
     size
         How many bytes its buffer takes, where each length that is not known is 100.
-    steps
-        How many rows its buffer has, by the same rule; 0 without one.
+    values
+        What it holds when the graph is called with some arguments, in short, if that was traced.
     """
 
     name: str
@@ -95,8 +95,6 @@ class Box:
         What it computes, in few letters: equal for equal loops. Of an operation, what its Op does.
     slot
         Of an input or output of a body, the place of its port among those of the box around it.
-    copies
-        How many boxes of the whole picture have the same body.
     """
 
     id: int
@@ -111,7 +109,6 @@ class Box:
     body: str = ""
     digest: str = ""
     slot: int = -1
-    copies: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

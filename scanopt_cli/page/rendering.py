@@ -22,12 +22,14 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from scanopt_cli.page.page import MARK, Page
+from scanopt_cli.page.page import Page, Tone
 from scanopt_cli.reports import as_html
 from scanopt_cli.version import __version__
 
 SCRIPTS = ("names", "levels", "layout", "boxes", "canvas", "details", "search", "app")
 """The parts of the script, in the order in which they are joined: each uses those before it."""
+TONES = {Tone.GOOD: "✓ good", Tone.NEUTRAL: "i", Tone.WARNING: "! warning", Tone.BAD: "✗ bad"}
+"""What is written beside a verdict, for who does not see its colour."""
 _ELK = "elk-worker.min.js"
 
 
@@ -40,8 +42,10 @@ def render(page: Page) -> str:
         {"title": d.title, "picture": compact(d.picture), "sideBySide": d.side_by_side}
         for d in page.drawn
     ]
-    text = template.render(
+    return template.render(
         page=page,
+        tone_word=TONES[page.tone],
+        drawn=drawn,
         blocks=lambda blocks: Markup(as_html.render(blocks, with_classes=True)),
         script=Markup(f"\n{script}"),
         style=Markup(f"\n{style}"),
@@ -51,8 +55,6 @@ def render(page: Page) -> str:
         layout=_layout() if drawn else "",
         version=__version__,
     )
-    doctype, end, rest = text.partition(">")
-    return f"{doctype}{end}{MARK}{rest}"
 
 
 def compact(value: Any) -> Any:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scanopt_cli.page.page import MARK, Page
+from scanopt_cli.page.page import Page
 from scanopt_cli.serialization.writing import write_atomically
 
-_HEAD = 1_000
+MARK = b'<meta name="generator" content="scanopt '
+"""Stands near the beginning of each page, as the template has it."""
+_HEAD = 2_000
 
 
 def save_page(page: Page, path: Path) -> None:
@@ -33,4 +35,4 @@ def may_replace(path: Path) -> bool:
         return True
     except OSError:
         return False
-    return not head or MARK.encode() in head
+    return not head or MARK in head
