@@ -20,16 +20,6 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
 
 
-<<<<<<< HEAD
-def complete_pipeline(incomplete: str) -> list[str]:
-    """Return the completions of the last name in an incomplete pipeline."""
-    from scanopt_cli.pipeline.grammar import PRESETS
-    from scanopt_cli.pipeline.registry import registry
-
-    done, comma, last = incomplete.rpartition(",")
-    return [f"{done}{comma}{name}" for name in (*registry(), *PRESETS) if name.startswith(last)]
-
-
 def require_page_for(page: Path | None, *, code: bool) -> None:
     """Check that ``--code`` is not given without ``--html``.
 
@@ -42,8 +32,6 @@ def require_page_for(page: Path | None, *, code: bool) -> None:
         raise ScanoptError("is for --html", where="--code", hint="give both, or neither")
 
 
-=======
->>>>>>> main
 def require_use_of_force(output: Path | None, *, force: bool) -> None:
     """Check that ``--force`` is not given without ``-o``.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scanopt_cli.cli.batch import Batch
+from scanopt_cli.cli.completion import complete_pipeline
 from scanopt_cli.cli.console import plug_in_warnings, status, tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.options import (
@@ -18,7 +19,6 @@ from scanopt_cli.cli.options import (
     StepCode,
     Timeout,
     Trust,
-    complete_pipeline,
 )
 from scanopt_cli.cli.pages import require_page, write_page
 from scanopt_cli.cli.session import session
