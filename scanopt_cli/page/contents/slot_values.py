@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -30,13 +31,17 @@ def with_values(picture: Picture, trace: Trace) -> Picture:
 
 @dataclass(slots=True)
 class _Filling:
-    levels: dict[str, Level] = field(default_factory=dict)
+    levels: dict[str, Level]
+    times: Counter[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.times = Counter(box.body for level in self.levels.values() for box in level.boxes)
 
     def fill(self, name: str, path: Sequence[str], loop: LoopTrace) -> None:
         """Write the values of a loop into its box, which ``path`` leads to from a level."""
         for inner in path:
             around = [box for box in self.levels[name].boxes if box.label == inner and box.body]
-            if len(around) != 1 or around[0].copies > 1:
+            if len(around) != 1 or self.times[around[0].body] > 1:
                 return
             name = around[0].body
         level = self.levels[name]
