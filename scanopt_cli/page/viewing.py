@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from html import escape
 from pathlib import Path
@@ -35,6 +35,7 @@ from scanopt_cli.page.page import Drawn, Page, Section
 from scanopt_cli.page.writing import save_page
 from scanopt_cli.pipeline.optimizing import OptimizeResult, optimize
 from scanopt_cli.presentation import Presented, line_of
+from scanopt_cli.reports.result_lines import in_short
 from scanopt_cli.reports.result_reports import blocks
 from scanopt_cli.rules.graph_checking import CheckResult, check
 from scanopt_cli.rules.rule_contract import Finding
@@ -46,8 +47,8 @@ _HEIGHT = 640
 """The height of the page in a notebook, in pixels."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageView:
+@dataclass(frozen=True, slots=True, repr=False)
+class PageView(Presented):
     """A page that `view` made; a notebook shows it in a frame.
 
     Attributes
@@ -59,10 +60,7 @@ class PageView:
     """
 
     page: Page
-    height: int = field(default=_HEIGHT, repr=False)
-
-    def __repr__(self) -> str:
-        return f"<PageView: {self.page.title}: {self.page.verdict}>"
+    height: int = _HEIGHT
 
     def html(self) -> str:
         """Return the page as the text of one file of HTML."""
@@ -85,6 +83,11 @@ class PageView:
         inside = escape(self.html(), quote=True)
         style = f"width: 100%; height: {self.height}px; border: 0"
         return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{inside}"></iframe>'
+
+
+@in_short.register
+def _in_short(made: PageView) -> str:
+    return f"{made.page.title}: {made.page.verdict}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,8 @@ from scanopt_cli.reports.check_report import Mending, closing, statistics, total
 from scanopt_cli.reports.diff_report import diff_report
 from scanopt_cli.reports.document import Paragraph
 from scanopt_cli.rules.graph_checking import CheckResult
+from scanopt_cli.rules.rule_contract import Severity
+from scanopt_cli.text import enumerated, plural
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +38,20 @@ def check_part(checked: Checked, path: Path, mending: Mending | None = None) -> 
     own = replace(whole, results=_only(whole.results, path), diffs=_only(whole.diffs, path))
     return Part(
         source=str(path),
-        verdict=total({path: result}, own),
+        verdict=_verdict(result, path, own),
         tone=tone_of(result.findings),
         sections=tuple(_sections(checked, path, own)),
         drawn=tuple(_drawn(checked, str(path))),
     )
+
+
+def _verdict(result: CheckResult, path: Path, mending: Mending) -> str:
+    """Return how many findings of each kind there are, with what else was done or is known."""
+    if mending.results or result.known or result.suspects:
+        return total({path: result}, mending)
+    counts = Counter(finding.severity for finding in result.findings)
+    texts = [plural(counts[each], each.value) for each in Severity if counts[each]]
+    return enumerated(texts) or "nothing found"
 
 
 def _only[T](of_paths: Mapping[Path, T], path: Path) -> Mapping[Path, T]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from scanopt_cli.page.page import Drawn, Page, Section, Tone
 from scanopt_cli.reports.document import Column, Line, Span, Style, Table
-from scanopt_cli.text import enumerated, plural
+from scanopt_cli.text import enumerated, plural, printable
 
 _WORST_FIRST = (Tone.BAD, Tone.WARNING, Tone.NEUTRAL, Tone.GOOD)
 _STYLES = {Tone.BAD: Style.BAD, Tone.WARNING: Style.WARNING, Tone.GOOD: Style.GOOD}
@@ -51,7 +51,10 @@ def page_of(
     ``verdict`` is that on several graphs; ``failures`` are the errors of those that could not be
     read.
     """
-    failed = failures or {}
+    return _printable(_page_of(command, parts, verdict, failures or {}))
+
+
+def _page_of(command: str, parts: Sequence[Part], verdict: str, failed: Mapping[str, str]) -> Page:
     if len(parts) == 1 and not failed:
         (part,) = parts
         return Page(
@@ -77,6 +80,21 @@ def page_of(
     )
 
 
+def _printable(page: Page) -> Page:
+    """Return a page whose titles have no characters that hide or turn others.
+
+    Blocks are escaped when they are rendered.
+    """
+    return replace(
+        page,
+        command=printable(page.command),
+        title=printable(page.title),
+        verdict=printable(page.verdict),
+        sections=tuple(replace(one, title=printable(one.title)) for one in page.sections),
+        drawn=tuple(replace(one, title=printable(one.title)) for one in page.drawn),
+    )
+
+
 def worst(tones: Iterable[Tone]) -> Tone:
     """Return the worst of tones; that of nothing is neutral."""
     return min(tones, key=_WORST_FIRST.index, default=Tone.NEUTRAL)
@@ -92,6 +110,10 @@ def _overview(parts: Sequence[Part], failed: Mapping[str, str]) -> Section:
 
 
 def _titled(part: Part) -> Iterable[Section]:
-    """Yield the sections of one part among several, folded, each with the name of its graph."""
-    for section in part.sections:
-        yield replace(section, title=f"{part.source}: {section.title}", is_open=False)
+    """Yield the sections of one part among several, each with the name of its graph.
+
+    They are folded, but the first one if it tells of something bad.
+    """
+    for place, section in enumerate(part.sections):
+        is_open = place == 0 and part.tone in (Tone.BAD, Tone.WARNING)
+        yield replace(section, title=f"{part.source}: {section.title}", is_open=is_open)

@@ -38,7 +38,9 @@ class Stages:
         """Return the picture of all stages, and a sentence on those that it leaves out, if any."""
         snapshots = self._snapshots(result)
         shown = _few(self.graph, snapshots)
-        seconds = {run.name: run.seconds for run in result.passes}
+        seconds: dict[str, float] = {}
+        for run in result.passes:  # a pass may be listed twice
+            seconds[run.name] = seconds.get(run.name, 0.0) + run.seconds
         remarks = _remarks(result.passes, shown)
         drawing = Drawing()
         drawing.add(AS_GIVEN, self.graph.fgraph, next(remarks))
@@ -96,12 +98,14 @@ def _remarks(
     holds for the last of its stages; if it has none, for the last one of all.
     """
     last_of = {snapshot.pass_name: place for place, snapshot in enumerate(shown, 1)}
-    rest: dict[int, list[tuple[str, str, str]]] = {}
-    for run in runs:
-        place = last_of.get(run.name, len(shown))
-        prefix = "" if run.name in last_of else f"{run.name}: "
+    by_pass: dict[str, list[Remark]] = {}
+    for run in runs:  # a pass may be listed twice
         others = [remark for remark in run.remarks if remark.kind is not RemarkKind.PASSED]
-        rest.setdefault(place, []).extend(told(others, prefix))
+        by_pass.setdefault(run.name, []).extend(others)
+    rest: dict[int, list[tuple[str, str, str]]] = {}
+    for name, others in by_pass.items():
+        prefix = "" if name in last_of else f"{name}: "
+        rest.setdefault(last_of.get(name, len(shown)), []).extend(told(others, prefix))
     yield rest.get(0, [])
     for place, snapshot in enumerate(shown, 1):
         done = [remark for remark in snapshot.remarks if remark.kind is RemarkKind.PASSED]
