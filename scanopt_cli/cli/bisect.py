@@ -97,7 +97,7 @@ def bisect(
         raise ScanoptError(
             "there is no such directory", where=f"-o {output}", hint="create it first"
         )
-    require_page(html, [graph], {"--repro": repro, "--arguments": arguments})
+    require_page(html, [graph], [("--repro", repro)])
     wrong = property_of(mode, check, raises, slower, larger, rtol, runs, seed, arguments, steps)
     limits = limits_of(timeout, memory)
     with plug_in_warnings():

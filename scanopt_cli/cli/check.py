@@ -156,8 +156,8 @@ def check(
     known = read_baseline(baseline or (None if write_baseline else settings.baseline))
     files = _files(graphs)
     places = {} if output is None else targets(list(files), output, force=force)
-    written = {"-o": output, "--baseline": baseline, "--write-baseline": write_baseline}
-    require_page(html, [*files, *places.values()], written)
+    written = [("--write-baseline", write_baseline), *(("-o", place) for place in places.values())]
+    require_page(html, files, written)
     batch = Batch(list(files))
     parts: list[Part] = []
     results: dict[Path, CheckResult] = {}

@@ -111,7 +111,7 @@ def grad(
     require_use_of_force(output_file, force=force)
     if output_file is not None:
         require_target(output_file, graph, force=force)
-    require_page(html, [graph], {"-o": output_file})
+    require_page(html, [graph], [("-o", output_file)])
     position = int(output) if output.lstrip("+-").isdigit() else output
     strategies = list(dict.fromkeys(strategy or [Strategy.AUTO]))
     found: list[Derivative] = []

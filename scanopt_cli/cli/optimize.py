@@ -137,7 +137,7 @@ def optimize(
     require_use_of_force(output, force=force)
     target_of = {} if output is None else targets(graphs, output, force=force)
     require_page_for(html, code=code)
-    require_page(html, [*graphs, *target_of.values()], {"-o": output})
+    require_page(html, graphs, [("-o", target) for target in target_of.values()])
     kind = DiffKind.STRUCTURAL if patch else diff
     shown = _Shown(output_format, kind, stat, lines, depth, quiet, verbose)
     batch = Batch(graphs)

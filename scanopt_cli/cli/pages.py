@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from shlex import join
@@ -28,13 +28,13 @@ def remember_command(arguments: Sequence[str]) -> None:
 def require_page(
     page: Path | None,
     graphs: Iterable[Path],
-    others: Mapping[str, Path | None] | None = None,
+    others: Iterable[tuple[str, Path | None]] = (),
     *,
     option: str = "--html",
 ) -> None:
     """Check that a page may be written to ``page``.
 
-    Other files that the command writes are ``others``, by the options that name them.
+    Other files that the command writes are ``others``, each with the option that names it.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def require_page(
         return
     for graph in graphs:
         require_target(page, graph, force=False, option=option)
-    for name, other in (others or {}).items():
+    for name, other in others:
         if other is not None and os.path.realpath(other) == os.path.realpath(page):
             raise ScanoptError(
                 f"is what {name} writes", where=f"{option} {page}", hint="give another name"
