@@ -55,7 +55,7 @@ def inspect(
     require_page_for(html, code=code)
     require_page(html, [graph])
     parts = []
-    with session(graph, trust=trust, allow_packages=allow_package, only_read=True) as work:
+    with session(graph, trust=trust, allow_packages=allow_package, only_read=html is None) as work:
         loaded = work.load(graph)
         inspection = chosen(inspect_graph(loaded.fgraph), loop, depth)
         if html is not None:

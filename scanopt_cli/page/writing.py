@@ -29,6 +29,8 @@ def save_page(page: Page, path: Path) -> None:
 def may_replace(path: Path) -> bool:
     """Whether a page may be written to ``path``: nothing is there, an empty file or a page."""
     try:
+        if path.exists() and not path.is_file():  # to read a pipe would wait for somebody
+            return False
         with path.open("rb") as file:
             head = file.read(_HEAD)
     except FileNotFoundError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,10 @@ def test_other_files_are_not_replaced(tmp_path: Path, content: bytes) -> None:
     assert not may_replace(path)
 
 
-def test_a_directory_is_no_page(tmp_path: Path) -> None:
-    assert not may_replace(tmp_path)
+def test_what_is_no_file_is_no_page(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")  # to open it would wait for somebody to write
+    for path in (tmp_path, tmp_path / "pipe", Path("/dev/null"), Path("/dev/stdout")):
+        assert not may_replace(path)
 
 
 def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

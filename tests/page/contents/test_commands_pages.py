@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytensor.tensor as pt
@@ -21,9 +23,10 @@ from scanopt_cli.page.contents.stages import Stages
 from scanopt_cli.page.contents.step_code import code_sections
 from scanopt_cli.page.contents.view_page import Viewed, view_part
 from scanopt_cli.page.page import Tone
+from scanopt_cli.page.rendering import compact
 from scanopt_cli.reports.as_rich import plain
 from scanopt_cli.verification.result import Verdict, Verification
-from support.drawn_graphs import gradient, walk
+from support.drawn_graphs import gradient, many_nodes, walk
 from support.graph_building import scan
 
 
@@ -166,3 +169,14 @@ def _again(graph: so.Graph) -> list[object]:
 def test_no_source_without_loops() -> None:
     x = pt.vector("x")
     assert list(code_sections(as_graph(([x], [x + 1])))) == []
+
+
+def test_a_page_grows_as_its_graph_does() -> None:
+    sizes = [len(json.dumps(compact(_viewed(count)))) for count in (100, 200, 400)]
+    first, second = (larger - smaller for smaller, larger in pairwise(sizes))
+    assert 1.9 < second / first < 2.1
+
+
+def _viewed(count: int) -> object:
+    (drawn,) = view_part(Viewed(graph=many_nodes(count))).drawn
+    return drawn.picture
