@@ -59,10 +59,11 @@ def complete_compiling_mode(incomplete: str) -> list[str]:
 
 
 def complete_topic(incomplete: str) -> list[str]:
-    """Return the completions of a topic, as one word: ``untraced-state``."""
+    """Return the completions of what can be explained: a topic, as one word, a pass or a rule."""
     from scanopt_cli.explain.topics import topics
+    from scanopt_cli.rules.rule_names import NAMES
 
-    return _beginning(incomplete, [topic.word for topic in topics()])
+    return _beginning(incomplete, [*(topic.word for topic in topics()), *pass_names(), *NAMES])
 
 
 def _added(group: str) -> list[str]:

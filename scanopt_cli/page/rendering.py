@@ -13,7 +13,7 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from importlib.resources import files
@@ -22,7 +22,9 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from scanopt_cli.explain.topics import topic
 from scanopt_cli.page.page import Page, Tone
+from scanopt_cli.page.picture import Picture, Port
 from scanopt_cli.reports import as_html
 from scanopt_cli.version import __version__
 
@@ -42,6 +44,7 @@ def render(page: Page) -> str:
         {"title": d.title, "picture": compact(d.picture), "sideBySide": d.side_by_side}
         for d in page.drawn
     ]
+    kinds = {port.kind for d in page.drawn for port in _ports(d.picture)}
     return template.render(
         page=page,
         tone_word=TONES[page.tone],
@@ -51,7 +54,7 @@ def render(page: Page) -> str:
         style=Markup(f"\n{style}"),
         script_digest=_digest(f"\n{script}"),
         style_digest=_digest(f"\n{style}"),
-        data=_packed(json.dumps(drawn).encode()),
+        data=_packed(json.dumps({"drawn": drawn, "words": _words(kinds)}).encode()),
         layout=_layout() if drawn else "",
         version=__version__,
     )
@@ -74,6 +77,22 @@ def compact(value: Any) -> Any:
 
 def _is_default(item: Field[Any], value: Any) -> bool:
     return item.default is not MISSING and bool(value == item.default)
+
+
+def _ports(picture: Picture) -> Iterator[Port]:
+    for level in picture.levels.values():
+        for box in level.boxes:
+            yield from box.ports
+
+
+def _words(kinds: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return what `scanopt explain` says of kinds of slots, as far as it does."""
+    found = {kind: topic(kind) for kind in sorted(kinds)}
+    return {
+        kind: {"summary": each.summary, "text": each.text}
+        for kind, each in found.items()
+        if each is not None
+    }
 
 
 @cache

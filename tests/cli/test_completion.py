@@ -88,7 +88,8 @@ def in_bash(line: str, program: Path, cwd: Path) -> set[str]:
         ("scanopt check --select P01", {"P010"}),
         ("scanopt check --ignore C001,R", {"C001,R001", "C001,R002", "C001,R003"}),
         ("scanopt rules unused", {"unused-ends", "unused-slots"}),
-        ("scanopt explain mit", {"mit_sot", "mit_mot"}),
+        ("scanopt explain mit", {"mit_sot", "mit_mot", "mit-mot-to-sit-sot"}),
+        ("scanopt explain R00", {"R001", "R002", "R003"}),
         ("scanopt explain untraced-", {"untraced-state"}),
         ("scanopt verify a.pkl b.pkl --mode nu", {"numba"}),
         ("scanopt bench a.pkl --mode pl", set()),
@@ -158,7 +159,8 @@ def test_names_are_those_of_what_is_registered(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(rule_registry, "entry_points", lambda group: ())
     rule_registry.rules.cache_clear()
     assert {code: rule.name for code, rule in rule_registry.rules().items()} == NAMES
-    assert completion.complete_topic("") == [topic.word for topic in topics()]
+    words = [topic.word for topic in topics()]
+    assert completion.complete_topic("") == [*words, *completion.pass_names(), *NAMES]
     point = EntryPoint("theirs", "package:Pass", "scanopt.passes")
     monkeypatch.setattr(completion, "entry_points", lambda group: (point,))
     assert completion.complete_pipeline("the") == ["theirs"]

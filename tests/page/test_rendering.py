@@ -91,7 +91,9 @@ def test_the_picture_is_data_in_base64() -> None:
     parts = Parts(render(hostile_page()))
     graphs, layout, _ = parts.inside["script"]
     assert re.fullmatch(r"[A-Za-z0-9+/=]+", graphs + layout)
-    (drawn,) = json.loads(gzip.decompress(base64.b64decode(graphs)))
+    data = json.loads(gzip.decompress(base64.b64decode(graphs)))
+    (drawn,) = data["drawn"]
+    assert data["words"]["sit_sot"]["summary"].startswith("A state of which a step reads")
     names = [
         box["label"] for level in drawn["picture"]["levels"].values() for box in level["boxes"]
     ]

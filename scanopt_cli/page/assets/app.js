@@ -1,8 +1,9 @@
 // The picture with its tools: the choice of a graph, search, the bar of passes, details.
 
 class App {
-  constructor(root, drawn, elk) {
+  constructor(root, { drawn, words }, elk) {
     this.root = root;
+    this.words = words;
     this.elk = elk;
     this.all = drawn.map((one) => new Graphs(one));
     this.details = html("aside", { class: "details", "aria-live": "polite",
@@ -88,6 +89,7 @@ class App {
     this.selected = selected;
     this.canvases.forEach((canvas) => canvas.select(selected));
     const act = {
+      words: this.words,
       copies: this.graphs.copies(this.stage),
       toggle: (path) => this.toggle(path),
       select: (other) => this.select(other),
@@ -320,8 +322,8 @@ window.addEventListener("beforeprint", () => {
   const root = document.getElementById("picture");
   if (!root) return;
   try {
-    const [drawn, elk] = await Promise.all([unpacked("graphs").then(JSON.parse), startElk()]);
-    window.scanopt = new App(root, drawn, elk);
+    const [data, elk] = await Promise.all([unpacked("graphs").then(JSON.parse), startElk()]);
+    window.scanopt = new App(root, data, elk);
   } catch (error) {
     root.append(html("p", { class: "message" }, `The picture cannot be drawn: ${error.message}`));
     throw error;

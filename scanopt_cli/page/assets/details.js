@@ -1,20 +1,12 @@
 // What is known of the box or slot that is selected.
 
+// What `scanopt explain` has no topic for.
 const KINDS = {
-  seq: "a sequence: each step reads its row",
-  mit_mot: "a state of which a step reads and writes several rows: the gradient of a state",
-  mit_sot: "a state of which a step reads several values before it",
-  sit_sot: "a state: a step reads the value before it",
-  nit_sot: "a traced output: what each step returns is kept",
-  untraced: "a state of which only the last value is kept",
-  non_seq: "a non-sequence: each step reads the same value",
-  index: "the number of the step",
-  state: "a state: a step reads the values before it",
-  traced: "a traced value: what each step returns is kept",
-  constant: "a constant: each step reads the same value",
-  steps: "how many steps the loop runs",
-  input: "an input of the inner graph",
-  output: "an output of the inner graph",
+  index: "The number of the step",
+  traced: "A value of each step, all of which are kept",
+  steps: "How many steps the loop runs",
+  input: "An input of the inner graph",
+  output: "An output of the inner graph",
 };
 
 function describeSelection(selected, graphs, stage, act) {
@@ -100,7 +92,7 @@ function describeBox(box, selected, level, act) {
 function describePort(port, box, selected, level, act) {
   const parts = [
     html("h3", {}, "Slot ", code(port.name), ` of ${box.label}`),
-    html("p", {}, html("strong", {}, port.kind), `: ${KINDS[port.kind] ?? ""}`),
+    ...meaning(port.kind, act.words),
   ];
   if (port.taps.length) parts.push(timeLine(port));
   parts.push(facts([
@@ -121,6 +113,15 @@ function describePort(port, box, selected, level, act) {
   parts.push(html("p", { class: "links" }, [...new Set(linked)].map((id) =>
     link(level.byId.get(id), around, act))));
   return parts;
+}
+
+// What a kind of slot is: in a sentence, and folded, at length.
+function meaning(kind, words) {
+  const word = words[kind];
+  const summary = html("p", {}, html("strong", {}, kind), `: ${word?.summary ?? KINDS[kind] ?? ""}`);
+  if (!word) return [summary];
+  return [summary, html("details", { class: "meaning" },
+    html("summary", {}, `what is ${kind}?`), html("pre", {}, word.text))];
 }
 
 function link(box, around, act) {

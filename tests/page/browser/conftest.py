@@ -1,9 +1,7 @@
-"""A browser for the tests of pages: that of the system, or the one that Playwright installed."""
+"""Pages opened in a browser, of which nothing may be complained, and which load nothing."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,25 +10,14 @@ import pytest
 
 from scanopt_cli.page.page import Page
 from scanopt_cli.page.rendering import render
-
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
-_QUIET = ["--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-READY = "#picture:not([aria-busy]) .box"
-"""What is there once a picture is drawn."""
+from support.browsing import READY, chromium
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """Start Chromium; `SCANOPT_BROWSER` names another one."""
-    from playwright.sync_api import sync_playwright
-
-    found = os.environ.get("SCANOPT_BROWSER") or next(filter(None, map(shutil.which, _NAMES)), None)
-    with sync_playwright() as playwright:
-        # Chromium has no sandbox of its own for who is root, as in a container.
-        root = ["--no-sandbox"] if os.geteuid() == 0 else []
-        started = playwright.chromium.launch(executable_path=found, args=[*root, *_QUIET])
+    """Start a browser for all tests of a run."""
+    with chromium() as started:
         yield started
-        started.close()
 
 
 class Opened:

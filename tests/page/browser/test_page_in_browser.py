@@ -46,7 +46,13 @@ def test_a_click_on_a_slot_tells_what_feeds_it_what_it_is_and_who_reads_it(opene
     assert not one.tab.locator(".details").is_visible()
     one.click(".port.kind-sit_sot > .name")
     (text,) = one.texts(".details")
-    for said in ("Slot h", "a step reads the value before it", "tanh(", "x.shape[0]+1", "[1:]"):
+    for said in (
+        "Slot h",
+        "a step reads the value before and writes the next",
+        "tanh(",
+        "x.shape[0]+1",
+        "[1:]",
+    ):
         assert said in text
     assert one.texts(".details .cell b") == ["t-1", "t"]
     assert one.count(".port.selected") == 1
