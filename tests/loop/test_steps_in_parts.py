@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -302,7 +303,13 @@ def test_what_is_known_of_choices() -> None:
 
 def test_loops_share_their_buffers() -> None:
     step, start = AFFINE["a factor of a function"]
-    several = [looped(step, start + i)[-1] for i in range(5)]
+
+    def with_more(i: int, *given: Any) -> tuple[Any, Any]:
+        new, read = step(*given)
+        return new + i, read
+
+    # Equal loops would share a function.
+    several = [looped(partial(with_more, i), start)[-1] for i in range(5)]
     sizes = []
     for outputs in (several[:1], several):
         check_in_parts(outputs)
