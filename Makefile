@@ -52,14 +52,16 @@ lint: .venv/installed-dev ## Check style, types and who imports whom
 	$(VENV)/python -m mypy
 	$(VENV)/lint-imports
 
-docs: .venv/installed ## Write the manual of the rules, docs/rules.md, as the rules have it
+docs: .venv/installed-docs ## Build the site in build/docs, and write docs/rules.md as the rules have it
 	$(SCANOPT) rules --format markdown > docs/rules.md
+	$(VENV)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/docs
+	@echo 'next: open build/docs/index.html'
 
 bench: .venv/installed-dev ## Run the benchmarks
 	OPENBLAS_NUM_THREADS=1 $(VENV)/python -m pytest -o addopts=--strict-markers $(BENCH_ARGS) tests/benchmarks
 
-firing: .venv/installed-dev ## Write docs/passes.md: what each pass of a preset does to real graphs
-	PYTHONPATH=tests:sample_graphs $(VENV)/python tests/benchmarks/firing.py > docs/passes.md
+firing: .venv/installed-dev ## Write docs/figures/what_passes_do.md: what each pass of a preset does to real graphs
+	PYTHONPATH=tests:sample_graphs $(VENV)/python tests/benchmarks/firing.py > docs/figures/what_passes_do.md
 
 clean: ## Remove everything that was built
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
@@ -75,6 +77,11 @@ clean: ## Remove everything that was built
 .venv/installed-dev: .venv/installed
 	@echo 'installing what the tests need into .venv'
 	@$(PIP_INSTALL) '.[dev]'
+	@touch $@
+
+.venv/installed-docs: .venv/installed
+	@echo 'installing what the site needs into .venv'
+	@$(PIP_INSTALL) '.[docs]'
 	@touch $@
 
 # A .venv that is missing, too old or moved is made anew, whatever its stamps say.

@@ -8,7 +8,7 @@ from support.benchmarks.beside import ROWS
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
-    """Print the rows as Markdown, as the README has them."""
+    """Print the rows as Markdown, as docs/figures has them."""
     rows = config.stash.get(ROWS, [])
     heads = ("beside PyTensor alone", "PyTensor, µs", "default", "grad", "loop", "MiB", "growth")
     lines = [] if not rows else [heads, ("---", *["---:"] * (len(heads) - 1)), *rows]
