@@ -33,6 +33,8 @@ myst_heading_anchors = 4
 suppress_warnings = ["myst.header"]
 # Blocks that name no language: examples in docstrings of rules and passes.
 highlight_language = "default"
+# Quotes in texts of commands are typed as they are.
+smartquotes = False
 nitpicky = True
 # Types of Python, NumPy and PyTensor, whose own pages are not fetched while this is built, and
 # names in docstrings that are no public ones.
