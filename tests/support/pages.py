@@ -14,8 +14,8 @@ A page is run from top to bottom in an empty folder, which has the sample graphs
 Directives are comments above a block, which no reader sees: ``<!-- test: exit=1 -->``. They are
 
 - ``exit=N``: the exit code of the block's last command;
-- ``figures``: numbers are measured, so they may be others, and so may the parts of a compilation
-  that took any time;
+- ``figures``: numbers are measured, so they and their units may be others, and so may the parts of
+  a compilation that took any time;
 - ``stderr``: what is shown comes from stderr as well;
 - ``needs=NAME``: the block is for the tests with the marker of this name, such as ``pymc``;
 - ``not-run REASON``: the block is not run, and why;
@@ -51,6 +51,7 @@ _FILE_NAME = re.compile(r"# (\S+\.(?:py|toml|ya?ml))$")
 _SECONDS = re.compile(r"\(in \d+\.\d s\)")
 _PARTS = re.compile(r"\b(?:passes|PyTensor|linking|code|Numba|LLVM|reading) 0,?")
 """What `report` says of the seconds of a compilation, but for what took next to none."""
+_UNITS = re.compile(r"\b0 (?:s|ms|µs|ns|bytes|kB|MB|GB)\b")
 _FIGURE = re.compile(r"\d[\d.,]*(?:e[+-]?\d+)?")
 
 
@@ -304,7 +305,8 @@ def words(text: str, *, figures: bool = False) -> list[str]:
     """The text without its line ends, which depend on the width, and without seconds."""
     found = _SECONDS.sub("", re.sub(r"[│└├─]", " ", text)).split()
     if figures:
-        found = _PARTS.sub("", " ".join(_FIGURE.sub("0", word) for word in found)).split()
+        masked = " ".join(_FIGURE.sub("0", word) for word in found)
+        found = _UNITS.sub("0 units", _PARTS.sub("", masked)).split()
     return found
 
 
