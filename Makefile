@@ -13,12 +13,18 @@ PIP_INSTALL := $(VENV)/python -m pip install --quiet --disable-pip-version-check
 PYTEST_ARGS ?= -n 2 --dist worksteal
 SHARE ?= 1/1
 BENCH_ARGS ?= --benchmark-only -m "not numba_zoo"
+# Where runs of benchmarks are kept, the page of them, and which are: a minute or two.
+STORE ?= docs/figures/runs
+HISTORY ?= docs/figures/history.md
+KEPT ?= tests/benchmarks/test_start.py tests/benchmarks/test_growth.py tests/benchmarks/test_gradients.py \
+	-k "test_start or (1000-nodes and (default or grad or load or save or digest or diff)) or (test_gradient and GARCH)"
+TABLES ?= docs/figures/tables
 
 .DEFAULT_GOAL := help
-.PHONY: help demo samples test test-deep mutants fuzz lint docs bench firing clean FORCE
+.PHONY: help demo samples test test-deep mutants fuzz lint docs man dist release bench bench-save bench-compare figures firing clean FORCE
 
 help: ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
+	@awk -F ':.*## ' '/^[a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 	@echo '  PYTHON=/path/to/python names the interpreter for a new .venv'
 
 demo: samples ## Run the main job on the sample graphs
@@ -38,7 +44,7 @@ test: .venv/installed-dev ## Run the tests, as before each commit
 	$(VENV)/python -m pytest $(PYTEST_ARGS)
 
 test-deep: .venv/installed-dev ## Run the tests that take long, or SHARE=1/4: the whole zoo, Numba, many examples
-	HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest $(PYTEST_ARGS) --share=$(SHARE) -m "(deep or hypothesis or tiered) and not (pymc or jax or samplers or numba_zoo)"
+	HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest $(PYTEST_ARGS) --share=$(SHARE) -m "(deep or hypothesis or tiered) and not (pymc or jax or samplers or browser or numba_zoo)"
 
 mutants: .venv/installed-dev ## Break each pass in ten ways, or MUTANTS, and report which tests notice
 	$(VENV)/python tests/mutation --count $${MUTANTS:-10}
@@ -57,8 +63,30 @@ docs: .venv/installed-docs ## Build the site in build/docs, and write docs/rules
 	$(VENV)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/docs
 	@echo 'next: open build/docs/index.html'
 
+man: .venv/installed ## Write the man pages into build/man
+	$(VENV)/python -m scanopt_cli.cli.man_pages build/man
+
+dist: .venv/installed ## Build the wheel and the source distribution, and check what they hold
+	.ci/dist
+
+release: .venv/installed ## Cut the change log: make release VERSION=0.2.0
+	$(VENV)/python .ci/release.py cut $(VERSION)
+
 bench: .venv/installed-dev ## Run the benchmarks
 	OPENBLAS_NUM_THREADS=1 $(VENV)/python -m pytest -o addopts=--strict-markers $(BENCH_ARGS) tests/benchmarks
+
+bench-save: .venv/installed-dev ## Keep a run of some benchmarks in STORE, and write the page of all that are kept
+	OPENBLAS_NUM_THREADS=1 $(VENV)/python -m pytest -q -o addopts=--strict-markers --benchmark-only \
+		--benchmark-storage="file://$(STORE)" --benchmark-autosave --benchmark-columns=min,rounds $(KEPT)
+	PYTHONPATH=tests $(VENV)/python tests/benchmarks/history.py $(STORE) $(HISTORY)
+
+bench-compare: .venv/installed-dev ## Show the runs in STORE beside each other
+	$(VENV)/pytest-benchmark --storage="file://$(STORE)" compare --group-by=fullname \
+		--columns=min,median,rounds --sort=name
+
+figures: .venv/installed-dev ## Run the benchmarks, and write the tables of the pages into TABLES
+	OPENBLAS_NUM_THREADS=1 $(VENV)/python -m pytest -o addopts=--strict-markers $(BENCH_ARGS) \
+		--figures $(TABLES) tests/benchmarks
 
 firing: .venv/installed-dev ## Write docs/figures/what_passes_do.md: what each pass of a preset does to real graphs
 	PYTHONPATH=tests:sample_graphs $(VENV)/python tests/benchmarks/firing.py > docs/figures/what_passes_do.md

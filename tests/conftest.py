@@ -48,13 +48,16 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--share``."""
+    """Add ``--share``, and ``--figures`` of benchmarks."""
     parser.addoption(
         "--share",
         type=_share,
         default=(1, 1),
         metavar="K/N",
         help="run part K of N, counted from 1, in which tests are by their names",
+    )
+    parser.addoption(
+        "--figures", metavar="DIR", help="write the tables that benchmarks make as DIR/NAME.md"
     )
 
 

@@ -156,11 +156,28 @@ class Inspection(Presented):
 def inspect_graph(fgraph: AbstractFunctionGraph) -> Inspection:
     """Report every loop in ``fgraph``; the same body in two places is reported twice."""
     shared = tuple(v.name for v in fgraph.inputs if isinstance(v, SharedVariable))
+    found = list(reported_loops(fgraph, each_place=True))
+    times = Counter(reported.report.digest for reported in found)
+    scans = tuple(replace(one.report, occurrences=times[one.report.digest]) for one in found)
+    return Inspection(scans, shared, str(Formula.total(s for one in found for s in one.sizes)))
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedLoop:
+    """A loop with its report, and the memory that the buffer of each slot takes, in bytes."""
+
+    loop: NamedLoop
+    report: ScanReport
+    sizes: tuple[Formula, ...]
+
+
+def reported_loops(
+    fgraph: AbstractFunctionGraph, *, each_place: bool = False
+) -> Iterator[ReportedLoop]:
+    """Yield the loops that `named_loops` yields, each with its report."""
     inspector = _Inspector()
-    found = [inspector.report(loop) for loop in named_loops(fgraph, each_place=True)]
-    times = Counter(scan.digest for scan, _ in found)
-    scans = tuple(replace(scan, occurrences=times[scan.digest]) for scan, _ in found)
-    return Inspection(scans, shared, str(Formula.total(size for _, size in found)))
+    for loop in named_loops(fgraph, each_place=each_place):
+        yield inspector.report(loop)
 
 
 class _Inspector:
@@ -173,8 +190,8 @@ class _Inspector:
         self._sameness = Sameness()
         self._digests: dict[int, Digests] = {}
 
-    def report(self, loop: NamedLoop) -> tuple[ScanReport, Formula]:
-        """Return the report of a loop, and the memory that its buffers take."""
+    def report(self, loop: NamedLoop) -> ReportedLoop:
+        """Return a loop with its report."""
         view, parent = loop.view, loop.parent
         is_in_body = parent is not None and loop.graph is parent.view.op.fgraph
         around = self._steps[parent] if parent is not None and is_in_body else None
@@ -188,7 +205,6 @@ class _Inspector:
             slot_report, size = _slot(slot, name, naming, lengths, tell)
             slots.append(slot_report)
             sizes.append(size)
-        memory = Formula.total(sizes)
         condition = None if view.condition is None else naming.describe_inside(view.condition)
         is_scan = isinstance(view, ScanView)
         report = ScanReport(
@@ -203,13 +219,13 @@ class _Inspector:
             batch_ndim=view.batch_ndim,
             truncate_gradient=int(view.op.truncate_gradient) if is_scan else -1,
             inner_nodes=len(view.op.fgraph.apply_nodes),
-            bytes=str(memory),
+            bytes=str(Formula.total(sizes)),
             step=step_cost(view, steps),
             digest=self._sameness.of_op(view.op).hex(),
             fed_digest=self._fed_digest(loop),
             slots=tuple(slots),
         )
-        return report, memory
+        return ReportedLoop(loop, report, tuple(sizes))
 
     def _fed_digest(self, loop: NamedLoop) -> str:
         graph = loop.graph

@@ -20,6 +20,7 @@ from scanopt_cli.cli import cache as cache_command
 from scanopt_cli.cli import capture as capture_command
 from scanopt_cli.cli import check as check_command
 from scanopt_cli.cli import diff as diff_command
+from scanopt_cli.cli import explain as explain_command
 from scanopt_cli.cli import grad as grad_command
 from scanopt_cli.cli import hash as hash_command
 from scanopt_cli.cli import inspect as inspect_command
@@ -63,6 +64,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("check", check_command.check),
     ("rules", list_rules.rules),
     ("passes", passes_command.passes),
+    ("explain", explain_command.explain),
     ("audit", audit_command.audit),
     ("cache", cache_command.cache),
 )
@@ -96,6 +98,9 @@ def _main(
     ] = False,
 ) -> None: ...
 
+
+_COMPLETING = "_SCANOPT_COMPLETE"
+"""Is set by the scripts that `--show-completion` prints, when a shell asks what it may complete."""
 
 _REWORDED = (
     (r"Invalid value for '([^']*)': ", r"\1: "),
@@ -132,7 +137,10 @@ def run(arguments: Sequence[str]) -> int:
         finish()
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-    except SystemExit:
+    except SystemExit as exited:
+        if _COMPLETING in os.environ:
+            # By its exit code a shell knows whether there is anything but files to complete.
+            return int(exited.code or 0)
         # Typer exits this way if the pipe that its help goes to is closed.
         return ExitCode.CLEAN
     except Exception as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scanopt_cli.cli.completion import complete_compiling_mode
 from scanopt_cli.cli.console import status
 from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.options import (
@@ -40,6 +41,7 @@ def bench(
             metavar="MODE",
             help="Compile in this mode: default, vm, cvm, numba, jax, or another mode of "
             "PyTensor's. Repeatable.",
+            autocompletion=complete_compiling_mode,
         ),
     ] = None,
     arguments: ArgumentsFile = None,

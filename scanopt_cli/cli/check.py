@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scanopt_cli.cli.batch import Batch, Failure
+from scanopt_cli.cli.completion import complete_codes
 from scanopt_cli.cli.console import out, plug_in_warnings, tell
 from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.options import (
@@ -46,7 +47,11 @@ class CheckFormat(StrEnum):
 
 Codes = Annotated[
     list[str] | None,
-    typer.Option(metavar="CODES", help="Codes of rules, or what they begin with: P001,R."),
+    typer.Option(
+        metavar="CODES",
+        help="Codes of rules, or what they begin with: P001,R.",
+        autocompletion=complete_codes,
+    ),
 ]
 
 
@@ -60,7 +65,11 @@ def check(
     select: Codes = None,
     ignore: Annotated[
         list[str] | None,
-        typer.Option(metavar="CODES", help="Rules that are left out; as for --select."),
+        typer.Option(
+            metavar="CODES",
+            help="Rules that are left out; as for --select.",
+            autocompletion=complete_codes,
+        ),
     ] = None,
     fix: Annotated[
         bool, typer.Option("--fix", help="Write the graphs to -o, mended where that is safe.")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from scanopt_cli.cli.completion import complete_rule
 from scanopt_cli.cli.console import plug_in_warnings
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.options import Format, OutputFormat
@@ -14,7 +15,10 @@ from scanopt_cli.cli.results import print_result
 
 def rules(
     code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="A rule, by its code or its name.")
+        str | None,
+        typer.Argument(
+            metavar="CODE", help="A rule, by its code or its name.", autocompletion=complete_rule
+        ),
     ] = None,
     output_format: OutputFormat = Format.RICH,
 ) -> ExitCode:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from scanopt_cli.cli.completion import complete_mode, complete_pipeline
 from scanopt_cli.errors import ScanoptError
 
 
@@ -17,15 +18,6 @@ class Format(StrEnum):
     RICH = "rich"
     JSON = "json"
     MARKDOWN = "markdown"
-
-
-def complete_pipeline(incomplete: str) -> list[str]:
-    """Return the completions of the last name in an incomplete pipeline."""
-    from scanopt_cli.pipeline.grammar import PRESETS
-    from scanopt_cli.pipeline.registry import registry
-
-    done, comma, last = incomplete.rpartition(",")
-    return [f"{done}{comma}{name}" for name in (*registry(), *PRESETS) if name.startswith(last)]
 
 
 def require_use_of_force(output: Path | None, *, force: bool) -> None:
@@ -89,6 +81,7 @@ Modes = Annotated[
         metavar="MODE",
         help="Also compile in this mode and compare its values: default, vm, cvm, numba, jax, "
         "another mode of PyTensor's, or plain to compile nothing. Repeatable.",
+        autocompletion=complete_mode,
     ),
 ]
 ArgumentsFile = Annotated[

@@ -6,18 +6,17 @@ from typing import Annotated
 
 import typer
 
+from scanopt_cli.cli.completion import complete_pass
 from scanopt_cli.cli.console import plug_in_warnings
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.options import Format, OutputFormat, complete_pipeline
+from scanopt_cli.cli.options import Format, OutputFormat
 from scanopt_cli.cli.results import print_result
 
 
 def passes(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME", help="A pass, or a preset.", autocompletion=complete_pipeline
-        ),
+        typer.Argument(metavar="NAME", help="A pass, or a preset.", autocompletion=complete_pass),
     ] = None,
     output_format: OutputFormat = Format.RICH,
 ) -> ExitCode:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scanopt_cli.cli.completion import complete_mode
 from scanopt_cli.cli.console import tell
 from scanopt_cli.errors import ScanoptError
 
@@ -24,6 +25,7 @@ Mode = Annotated[
         metavar="MODE",
         help="The mode that compiles the graph: default, vm, cvm, numba, jax, another mode of "
         "PyTensor's, or plain for none.",
+        autocompletion=complete_mode,
     ),
 ]
 Check = Annotated[

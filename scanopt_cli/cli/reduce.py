@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from scanopt_cli.cli.completion import complete_pipeline
 from scanopt_cli.cli.console import plug_in_warnings, status, tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.options import AllowPackages, Force, Format, GraphFile, OutputFormat, Trust
-from scanopt_cli.cli.options import complete_pipeline as _complete
 from scanopt_cli.cli.properties import (
     Arguments,
     Check,
@@ -57,7 +57,7 @@ def reduce(
             metavar="PIPELINE",
             help="The graph is broken if what these passes make of it is; by default none, so that "
             "it is what PyTensor's compilation makes of it.",
-            autocompletion=_complete,
+            autocompletion=complete_pipeline,
         ),
     ] = "none",
     mode: Mode = "default",

@@ -15,30 +15,10 @@ from typing import Any
 
 from scanopt_cli.errors import PassError, brief
 from scanopt_cli.pipeline.contract import Pass
+from scanopt_cli.pipeline.names import PRESETS as PRESETS
 from scanopt_cli.pipeline.registry import plug_ins, registered, registry
 from scanopt_cli.text import comma_separated
 
-PRESETS: dict[str, str] = {
-    "default": "merge-equal,clean-ofg,remove-unused,drop-taps,guard-last-rows,inline-constants,"
-    "fold-loops,hoist-states,loops-to-ops,merge-scans,merge-duplicates,merge-states,remove-unused,"
-    "normalize-reads,peel-first-step,trim-steps,save-mem",
-    "grad": "merge-equal,inline-ofg,clean-ofg,remove-unused,drop-taps,guard-last-rows,"
-    "inline-constants,clean-slices,mit-mot-to-sit-sot,remove-zeros,simplify{outer=true},"
-    "push-out-products,push-out-batches{factors=false},push-out-sums,push-out{cheap=false},"
-    "clean-slices,inline-constants,fold-loops,hoist-states,loops-to-ops,merge-scans,"
-    "merge-duplicates,merge-states,remove-unused,normalize-reads,peel-first-step,trim-steps,"
-    "save-mem,share-factors",
-    "loop": "merge-equal,inline-ofg,clean-ofg,remove-unused,drop-taps,guard-last-rows,"
-    "inline-constants,clean-slices,mit-mot-to-sit-sot,scan-to-loop,remove-zeros,"
-    "simplify{outer=true},push-out-products,"
-    "push-out-batches{products=false,determinants=false,factors=false},push-out-sums,"
-    "push-out{cheap=false},clean-slices,inline-constants,fold-loops,hoist-states,"
-    "loops-to-ops{traced=false},merge-scans,merge-duplicates,merge-states,split-states,"
-    "remove-unused,normalize-reads,peel-first-step,trim-steps,trace-to-last,remove-unused,"
-    "unroll-loops,unroll-small,factor-once,keep-values,merge-products,save-mem,share-factors",
-    "none": "",
-}
-"""Named pipelines."""
 _FORMER_NAMES = {"constant-states": "hoist-states", "remove-unused-ends": "clean-ofg"}
 """Passes that another one has taken over, which pipelines may still name."""
 

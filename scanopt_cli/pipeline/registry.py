@@ -12,66 +12,14 @@ from types import MappingProxyType
 
 from scanopt_cli.errors import PassError, PlugInWarning, brief
 from scanopt_cli.pipeline.contract import Pass
-
-# A module of `scanopt_cli.passes` and a class in it, in the order in which passes are listed.
-_BUILTIN = (
-    "merge_equal:MergeEqual",
-    "clean_ofg.clean_ofg:CleanOfg",
-    "remove_unused:RemoveUnused",
-    "of_scans.drop_taps:DropTaps",
-    "of_scans.guard_last_rows:GuardLastRows",
-    "inline_constants.inline_constants:InlineConstants",
-    "fold_loops.fold_loops:FoldLoops",
-    "hoist_states:HoistStates",
-    "merge_scans.merge_scans:MergeScans",
-    "merge_duplicates:MergeDuplicates",
-    "merge_states:MergeStates",
-    "inline_ofg:InlineOfg",
-    "simplify.simplify:Simplify",
-    "of_scans.mit_mot_to_sit_sot.mit_mot_to_sit_sot:MitMotToSitSot",
-    "remove_zeros.remove_zeros:RemoveZeros",
-    "clean_slices.clean_slices:CleanSlices",
-    "push_out_products:PushOutProducts",
-    "push_out_batches.push_out_batches:PushOutBatches",
-    "push_out_sums.push_out_sums:PushOutSums",
-    "loops_to_ops.loops_to_ops:LoopsToOps",
-    "normalize_reads.normalize_reads:NormalizeReads",
-    "peel_first_step:PeelFirstStep",
-    "trim_steps.trim_steps:TrimSteps",
-    "of_scans.carry_reductions.carry_reductions:CarryReductions",
-    "of_scans.save_mem.save_mem:SaveMem",
-    "of_scans.compile_safe.compile_safe:CompileSafe",
-    "push_out.push_out:PushOut",
-    "factor_once:FactorOnce",
-    "scan_to_loop.scan_to_loop:ScanToLoop",
-    "split_states.split_states:SplitStates",
-    "of_traced_loops.trace_to_last.trace_to_last:TraceToLast",
-    "of_traced_loops.checkpoint:Checkpoint",
-    "of_traced_loops.unroll_loops:UnrollLoops",
-    "of_traced_loops.unroll_small.unroll_small:UnrollSmall",
-    "of_traced_loops.keep_values.keep_values:KeepValues",
-    "of_traced_loops.merge_products:MergeProducts",
-    "share_factors:ShareFactors",
-    "loop_to_scan.loop_to_scan:LoopToScan",
-    "carry_generators:CarryGenerators",
-    "split_states.stop_at_fixed_point:StopAtFixedPoint",
-    "of_scans.initial_rows_alone:InitialRowsAlone",
-    "safe_branches:SafeBranches",
-    "stable_log_sums:StableLogSums",
-    "widen_integers:WidenIntegers",
-    "match_precision:MatchPrecision",
-)
-_BY_NAME = {
-    entry.partition(":")[0].rpartition(".")[2].replace("_", "-"): entry for entry in _BUILTIN
-}
-"""The same by the names of passes, which are those of their modules."""
-ENTRY_POINT_GROUP = "scanopt.passes"
+from scanopt_cli.pipeline.names import BUILTIN, BY_NAME
+from scanopt_cli.pipeline.names import ENTRY_POINT_GROUP as ENTRY_POINT_GROUP
 
 
 @cache
 def builtin() -> tuple[type[Pass], ...]:
     """Return the built-in passes."""
-    return tuple(map(_built_in, _BUILTIN))
+    return tuple(map(_built_in, BUILTIN))
 
 
 def _built_in(entry: str) -> type[Pass]:
@@ -149,7 +97,7 @@ def registry() -> Mapping[str, type[Pass]]:
 def registered(name: str) -> type[Pass] | None:
     """Return the pass of a name; of the built-in ones, no other one is imported."""
     others = plug_ins().passes  # which warns of what cannot be loaded
-    return _built_in(_BY_NAME[name]) if name in _BY_NAME else others.get(name)
+    return _built_in(BY_NAME[name]) if name in BY_NAME else others.get(name)
 
 
 def package_of(item: Pass) -> str | None:

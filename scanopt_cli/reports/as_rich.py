@@ -9,7 +9,6 @@ from io import StringIO
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -112,6 +111,8 @@ def _rendered(block: Block) -> RenderableType:
         case Tree():
             return _tree(block)
         case Prose(markdown):
+            from rich.markdown import Markdown  # a fifth of what a command takes to start
+
             return Markdown(markdown.replace("``", "`"))
         case Nested(blocks, depth):
             return _indented(Group(*map(_rendered, blocks)), _INDENT_NESTED * depth)

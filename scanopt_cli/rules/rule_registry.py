@@ -14,33 +14,9 @@ from scanopt_cli.errors import PlugInWarning, ScanoptError, brief
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.registry import package_name
 from scanopt_cli.rules.rule_contract import Rule
+from scanopt_cli.rules.rule_names import BUILTIN
+from scanopt_cli.rules.rule_names import ENTRY_POINT_GROUP as ENTRY_POINT_GROUP
 
-# A module of `scanopt_cli.rules` and a class in it, in the order of the codes.
-_BUILTIN = (
-    "trimmed_forward:TrimmedForward",
-    "last_of_no_steps:LastOfNoSteps",
-    "miscompiled_forms:MiscompiledForms",
-    "narrow_integers:NarrowIntegers",
-    "not_in_jax:NotInJax",
-    "unselected_branches:UnselectedBranches",
-    "unstable_sums:UnstableSums",
-    "mixed_precision:MixedPrecision",
-    "unused_ends:UnusedEnds",
-    "unused_slots:UnusedSlots",
-    "equal_rows:EqualRows",
-    "invariant_products:InvariantProducts",
-    "maps:Maps",
-    "whole_traces:WholeTraces",
-    "equal_loops:EqualLoops",
-    "backward_buffers:BackwardBuffers",
-    "copied_states:CopiedStates",
-    "unknown_shapes:UnknownShapes",
-    "arrays_in_steps:ArraysInSteps",
-    "equal_draws:EqualDraws",
-    "one_generator:OneGenerator",
-    "lost_generator:LostGenerator",
-)
-ENTRY_POINT_GROUP = "scanopt.rules"
 _CODE = re.compile(r"[A-Z]+\d{3}")
 
 
@@ -50,7 +26,7 @@ def rules() -> Mapping[str, type[Rule]]:
 
     Of entry points that add none, a `PlugInWarning` says why.
     """
-    builtin = [resolve_name(f"scanopt_cli.rules.{entry}") for entry in _BUILTIN]
+    builtin = [resolve_name(f"scanopt_cli.rules.{entry}") for entry in BUILTIN.values()]
     found: dict[str, type[Rule]] = {cls.code: cls for cls in builtin}
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:

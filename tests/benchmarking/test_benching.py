@@ -239,6 +239,7 @@ def test_wrong_options(message: str) -> None:
         so.bench(*graphs, **options)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc what runs")
 def test_an_interrupt_leaves_no_process(tmp_path: Path) -> None:
     """Nor files."""
     script = tmp_path / "script.py"

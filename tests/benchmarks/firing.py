@@ -27,6 +27,7 @@ os.environ.setdefault("PYTENSOR_FLAGS", "cxx=,linker=vm")
 import scanopt_cli as so
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.pipeline.grammar import PRESETS, parse
+from support.benchmarks.figures import markdown, origin
 from support.sample_building import samples
 from support.zoo.model import outputs_of
 from support.zoo.models import MODELS
@@ -114,8 +115,7 @@ def _table(preset: str, rows: dict[Key, _Row], sizes: Counter[str]) -> Iterator[
     yield f"\n## Preset {preset}\n"
     heads = [*(f"{kind} ({sizes[kind]})" for kind in kinds), "rewrites", "seconds"]
     heads += ["without it, of so many graphs"] if _GAINS else []
-    yield f"| pass | {' | '.join(heads)} |"
-    yield f"|---|{'---:|' * len(heads)}"
+    lines = []
     for name in dict.fromkeys(item.name for item in parse(PRESETS[preset])):
         row = rows[preset, name]
         cells = [*(str(row.changed[kind]) for kind in kinds), str(row.rewrites)]
@@ -125,7 +125,8 @@ def _table(preset: str, rows: dict[Key, _Row], sizes: Counter[str]) -> Iterator[
             for what, count in row.gains.most_common()
         )
         cells += [", ".join(gains)] if _GAINS else []
-        yield f"| `{name}` | {' | '.join(cells)} |"
+        lines.append([f"`{name}`", *cells])
+    yield from markdown(["pass", *heads], lines)
 
 
 def main() -> None:
@@ -146,7 +147,7 @@ def main() -> None:
                 total.gains.update(row.gains)
     sizes = Counter(kind for kind, _ in keys)
     print("# What each pass of a preset does\n")
-    print(f"Written by `make firing` in {seconds:,.0f} s of processor time.")
+    print(f"{origin('make firing')}\n\nIt took {seconds:,.0f} s of processor time.")
     print(str(__doc__).split("\n\n")[1])
     for preset in _PRESETS:
         print("\n".join(_table(preset, rows, sizes)))

@@ -56,7 +56,9 @@ def test_beside_pytensor(benchmark: Any, request: pytest.FixtureRequest, case: C
     grown = None
     if case.larger is not None:
         grown = measured(functions, case.arguments(case.larger))
-    request.config.stash.setdefault(ROWS, []).append(_row(case, found, grown))
+    tables = request.config.stash.setdefault(ROWS, {})
+    table = "zoo" if case in ZOO else "beside_pytensor"
+    tables.setdefault(table, []).append(_row(case, found, grown))
     for way, one in found.items():
         alone = found[ALONE].memory
         if alone is not None and one.memory is not None:

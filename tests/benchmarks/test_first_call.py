@@ -15,8 +15,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from rich.console import Console
-from rich.table import Table
 
 pytest.importorskip("jax")
 
@@ -152,11 +150,10 @@ def test_process(benchmark, name: str, way: str) -> None:
     assert cold["value"] == pytest.approx(measured(name, "pytensor")[0]["value"], rel=1e-7)
 
 
-def test_all(benchmark) -> None:
+def test_all(benchmark, show_table) -> None:
     """Print processor seconds of each first call, cold and warm, the ratios, and the memory."""
     if benchmark.disabled:
         pytest.skip("all loops are measured by `make bench`")
-    console = Console(width=120)
     titles = (
         "cold: PyTensor",
         "scanopt",
@@ -168,7 +165,7 @@ def test_all(benchmark) -> None:
         "MB",
         "scanopt",
     )
-    table = Table("seconds", *titles)
+    rows: list[list[str]] = []
     ratios: dict[str, list[float]] = {"cold": [], "warm": []}
 
     def compare() -> None:
@@ -183,10 +180,15 @@ def test_all(benchmark) -> None:
                 figures += [f"{seconds[0]:.2f}", f"{seconds[1]:.2f}", f"{ratio:.1f}x"]
             jax = "" if name in ALONE else f"{measured(name, 'jax')[0]['seconds'][0]:.2f}"
             memory = [f"{found[0]['memory']:.0f}" for found in (alone, ours)]
-            table.add_row(name, *figures[:3], jax, *figures[3:], *memory)
+            rows.append([name, *figures[:3], jax, *figures[3:], *memory])
 
     benchmark.pedantic(compare, rounds=1)
     means = {kind: prod(found) ** (1 / len(found)) for kind, found in ratios.items()}
     benchmark.extra_info |= means
-    console.print(table)
-    console.print(f"geometric means of the ratios: {means}")
+    rows.append(["geometric means", *_beside(means["cold"], 4), *_beside(means["warm"], 5)])
+    show_table("first_call", ("seconds", *titles), rows)
+
+
+def _beside(mean: float, cells: int) -> list[str]:
+    """Return a mean of ratios as cells, the third of which holds ratios."""
+    return ["", "", f"{mean:.1f}x", *[""] * (cells - 3)]

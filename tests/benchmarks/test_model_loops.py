@@ -13,8 +13,6 @@ from time import perf_counter
 from typing import Any
 
 import pytest
-from rich.console import Console
-from rich.table import Table
 
 pytest.importorskip("jax")
 
@@ -55,11 +53,12 @@ def test_value_and_gradient(benchmark, name: str, form: str) -> None:
         np.testing.assert_allclose(new, old, rtol=rtol, atol=rtol * np.abs(old).max())
 
 
-def test_all(benchmark) -> None:
+def test_all(benchmark, show_table) -> None:
     """Print the best of many calls of each, in turn, and how they compare."""
     if benchmark.disabled:
         pytest.skip("all loops are measured by `make bench`")
-    table = Table("microseconds", "PyTensor", "scanopt", "", "JAX", "", "by hand", "")
+    heads = ("microseconds", "PyTensor", "scanopt", "", "JAX", "", "by hand", "")
+    rows: list[list[str]] = []
 
     def compare() -> None:
         with threadpool_limits(1, user_api="blas"), jax.enable_x64(True):
@@ -70,10 +69,10 @@ def test_all(benchmark) -> None:
                 found = [f"{alone:.0f}", f"{ours:.0f}", f"{alone / ours:.1f}x"]
                 for other in others:
                     found += f"{other:.0f}", f"{other / ours:.2f}x"
-                table.add_row(name, *found)
+                rows.append([name, *found, *[""] * (len(heads) - 1 - len(found))])
 
     benchmark.pedantic(compare, rounds=1)
-    Console(width=100).print(table)
+    show_table("model_loops", heads, rows)
 
 
 def _best(functions: list[Callable[..., Any]], arguments: list[Any]) -> list[float]:

@@ -14,8 +14,6 @@ from math import prod
 from tempfile import TemporaryDirectory
 
 import pytest
-from rich.console import Console
-from rich.table import Table
 
 pytest.importorskip("pymc")
 pytest.importorskip("pymc_extras")
@@ -93,13 +91,12 @@ def test_process(benchmark, name: str, order: str, way: str) -> None:
     )
 
 
-def test_all(benchmark) -> None:
+def test_all(benchmark, show_table) -> None:
     """Print how long each call takes, and compiling with the first call; the ratios; the memory."""
     if benchmark.disabled:
         pytest.skip("all models are measured by `make bench`")
-    console = Console(width=120)
     titles = "call, µs", "scanopt", "ratio", "compiling, s", "scanopt", "ratio", "MB", "scanopt"
-    table = Table("", *titles)
+    rows: list[list[str]] = []
     ratios: dict[str, list[float]] = {"calls": [], "compiling": []}
 
     def compare() -> None:
@@ -111,10 +108,11 @@ def test_all(benchmark) -> None:
             for kind, (before, after) in {"calls": calls, "compiling": compiling}.items():
                 ratios[kind].append(before / after)
             figures = [*calls, ratios["calls"][-1], *compiling, ratios["compiling"][-1], *memory]
-            table.add_row(f"{order} of {name}", *(f"{figure:.3g}" for figure in figures))
+            rows.append([f"{order} of {name}", *(f"{figure:.3g}" for figure in figures)])
 
     benchmark.pedantic(compare, rounds=1)
     means = {kind: prod(found) ** (1 / len(found)) for kind, found in ratios.items()}
     benchmark.extra_info |= means
-    console.print(table)
-    console.print(f"geometric means of the ratios: {means}")
+    calls, compiling = (f"{mean:.3g}" for mean in means.values())
+    rows.append(["geometric means", "", "", calls, "", "", compiling, "", ""])
+    show_table("pymc_models", ("", *titles), rows)

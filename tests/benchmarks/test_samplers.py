@@ -17,8 +17,6 @@ from time import time
 from typing import Any
 
 import pytest
-from rich.console import Console
-from rich.table import Table
 
 pytest.importorskip("pymc")
 pytest.importorskip("nutpie")
@@ -87,13 +85,12 @@ def test_process(benchmark, name: str, sampler: str, way: str) -> None:
     assert warm["means"] == pytest.approx(expected, rel=0.15, abs=0.03)
 
 
-def test_all(benchmark) -> None:
+def test_all(benchmark, show_table) -> None:
     """Print processor seconds, cold and warm, and seconds of sampling, and the ratios."""
     if benchmark.disabled:
         pytest.skip("all models are measured by `make bench`")
-    console = Console(width=110)
     heads = ("cold, s", "scanopt", "ratio", "warm, s", "scanopt", "ratio", "sampling, s", "scanopt")
-    table = Table("", *heads)
+    rows: list[list[str]] = []
     ratios = []
 
     def compare() -> None:
@@ -105,9 +102,10 @@ def test_all(benchmark) -> None:
                 figures += [*seconds, seconds[0] / seconds[1]]
             ratios.append(figures[-1])
             figures += [alone[1]["sampling"], ours[1]["sampling"]]
-            table.add_row(f"{sampler}: {name}", *(f"{figure:.2f}" for figure in figures))
+            rows.append([f"{sampler}: {name}", *(f"{figure:.2f}" for figure in figures)])
 
     benchmark.pedantic(compare, rounds=1)
     benchmark.extra_info["ratio"] = prod(ratios) ** (1 / len(ratios))
-    console.print(table)
-    console.print(f"geometric mean of the ratios, warm: {benchmark.extra_info['ratio']:.3g}")
+    mean = f"{benchmark.extra_info['ratio']:.3g}"
+    rows.append(["geometric mean", "", "", "", "", "", mean, "", ""])
+    show_table("samplers", ("", *heads), rows)

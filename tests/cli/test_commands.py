@@ -40,6 +40,7 @@ def test_help_and_version() -> None:
         "check",
         "rules",
         "passes",
+        "explain",
         "audit",
         "cache",
         "capture",

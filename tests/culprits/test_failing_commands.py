@@ -206,6 +206,7 @@ def test_how_a_command_ends(code: str, state: State, kinds: tuple[str, ...]) -> 
     assert (found.state, found.kinds) == (state, kinds)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds another process's memory")
 def test_memory_of_a_command() -> None:
     text = f"{PYTHON} -c 'bytearray(2 << 30)' {{}}"
     assert outcome(text, memory=1 << 30).state is State.BROKEN

@@ -184,6 +184,7 @@ def test_no_command_hangs_on_it(
         *((name, "audit") for name in (*SIZES, *SHARING)),
     ],
 )
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc for the peak")
 def test_memory_in_a_process_of_its_own(
     name: str, command: str, honest: Path, tmp_path: Path
 ) -> None:

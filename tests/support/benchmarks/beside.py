@@ -22,8 +22,8 @@ from support.benchmarks.beside_cases import Case
 type Function = Callable[..., Any]
 type Row = tuple[str, ...]
 
-ROWS = pytest.StashKey[list[Row]]()
-"""Where the rows of the table are until all tests are done."""
+ROWS = pytest.StashKey[dict[str, list[Row]]]()
+"""Where the rows of tables are until all tests are done, by the names of the tables."""
 
 ALONE = "PyTensor"
 WAYS: Mapping[str, str | None] = {ALONE: None, "default": "default", "grad": "grad", "loop": "loop"}

@@ -1,0 +1,331 @@
+// The picture with its tools: the choice of a graph, search, the bar of passes, details.
+
+class App {
+  constructor(root, { drawn, words }, elk) {
+    this.root = root;
+    this.words = words;
+    this.elk = elk;
+    this.all = drawn.map((one) => new Graphs(one));
+    this.details = html("aside", { class: "details", "aria-live": "polite",
+      "aria-label": "What is selected", hidden: true });
+    this.stages = html("ol", { class: "stages", "aria-label": "Passes" });
+    this.remarks = html("div", { class: "remarks" });
+    this.panes = html("div", { class: "panes" });
+    this.message = html("p", { class: "message", role: "status" });
+    this.canvases = ["Before", "Now"].map((label) =>
+      new Canvas(label, elk, (selected) => this.select(selected), (path) => this.toggle(path)));
+    this.panes.append(...this.canvases.map((canvas) => canvas.element));
+    this.bar = html("div", { class: "pipeline" },
+      button("◂", "The pass before (key [)", () => this.step(-1), { id: "back" }), this.stages,
+      button("▸", "The next pass (key ])", () => this.step(1), { id: "forth" }));
+    root.append(this.#tools(), this.bar, this.remarks, this.message,
+      html("div", { class: "work" }, this.panes, this.details));
+    document.addEventListener("keydown", (event) => this.#key(event));
+    this.choose(0);
+  }
+
+  get graphs() {
+    return this.all[this.number];
+  }
+
+  choose(number) {
+    this.number = number;
+    const { graphs } = this;
+    const last = graphs.stages.length - 1;
+    this.open = new Set();
+    this.allPorts = new Set();
+    this.selected = null;
+    this.isBoth = graphs.sideBySide && last > 0;
+    this.stage = graphs.sideBySide ? last : 0;
+    this.#openLone();
+    const sizes = [...graphs.levels.values()].flatMap((level) =>
+      level.boxes.flatMap((box) => box.ports.map((port) => port.size)));
+    this.largest = Math.max(1, ...sizes);
+    this.#drawStages();
+    return this.draw({ fit: true });
+  }
+
+  // A graph of few boxes has room for its only loop, open.
+  #openLone() {
+    const level = this.graphs.level(this.graphs.stages[this.stage].level);
+    const loops = level.boxes.filter((box) => box.body);
+    if (loops.length === 1 && this.graphs.level(loops[0].body).boxes.length <= 16) {
+      this.open.add(`/${loops[0].id}`);
+    }
+  }
+
+  async draw({ fit = false, show = null } = {}) {
+    const { graphs, stage } = this;
+    const now = graphs.stages[stage];
+    const before = stage > 0 ? graphs.stages[stage - 1] : null;
+    const view = {
+      graphs, open: this.open, allPorts: this.allPorts, largest: this.largest,
+      copies: graphs.copies(stage),
+    };
+    const isBoth = this.isBoth && before !== null;
+    const [left, right] = this.canvases;
+    left.element.hidden = !isBoth;
+    this.#mark();
+    this.root.setAttribute("aria-busy", "true");
+    const caption = (one, what) => (isBoth ? `${what}: ${one.title}` : "");
+    await Promise.all([
+      right.draw(graphs, now.level, view, before?.level, caption(now, "after")),
+      isBoth && left.draw(graphs, before.level,
+        { ...view, isBefore: true, copies: graphs.copies(stage - 1) }, now.level,
+        caption(before, "before")),
+    ]);
+    if (fit) this.canvases.forEach((canvas) => canvas.fit());
+    this.select(this.selected);
+    if (show) this.canvases.forEach((canvas) => canvas.show(show));
+    this.root.removeAttribute("aria-busy");
+  }
+
+  select(selected) {
+    if (selected?.isMore) {
+      this.allPorts.add(selected.path);
+      this.draw({ show: selected.path });
+      return;
+    }
+    this.selected = selected;
+    this.canvases.forEach((canvas) => canvas.select(selected));
+    const act = {
+      words: this.words,
+      copies: this.graphs.copies(this.stage),
+      toggle: (path) => this.toggle(path),
+      select: (other) => this.select(other),
+      reveal: (path, port) => this.reveal({ path, port }),
+    };
+    this.details.hidden = !selected;
+    this.details.replaceChildren(
+      button("✕", "Close (Escape)", () => this.select(null), { class: "close" }),
+      ...describeSelection(selected, this.graphs, this.stage, act),
+    );
+  }
+
+  // Opens or folds the body or the group at a path.
+  async toggle(path) {
+    const found = located(this.graphs, this.graphs.stages[this.stage].level, path);
+    if (!found || (found.box && !found.box.body)) return;
+    const around = path.split("/").slice(0, -1).join("/");
+    const key = found.group ? `${around}#${found.group.id}` : path;
+    if (this.open.has(key)) {
+      // What is inside is folded as well.
+      this.open = new Set([...this.open].filter((one) => one !== key && !one.startsWith(`${key}/`)));
+    } else this.open.add(key);
+    await this.draw({ show: path });
+  }
+
+  // Opens all around a box or slot, selects it and brings it into sight.
+  async reveal({ path, port }) {
+    let levelName = this.graphs.stages[this.stage].level;
+    let around = "";
+    for (const key of path.split("/").slice(1)) {
+      const id = Number(key);
+      const level = this.graphs.level(levelName);
+      for (const group of groupsAround(level.shown, id)) this.open.add(`${around}#${group.id}`);
+      if (`${around}/${key}` !== path) this.open.add(`${around}/${key}`);
+      levelName = level.byId.get(id)?.body;
+      around = `${around}/${key}`;
+    }
+    if (port !== undefined) this.allPorts.add(path);
+    this.selected = { path, port };
+    await this.draw({ show: path });
+    this.canvases[1].find(path)?.focus({ preventScroll: true });
+  }
+
+  foldAll() {
+    this.open.clear();
+    this.allPorts.clear();
+    return this.draw({ fit: true });
+  }
+
+  // Opens the loops that are in sight; what they have inside stays folded.
+  async unfold() {
+    for (const part of this.canvases[1].laid.parts) {
+      if (part.box?.body) this.open.add(part.path);
+    }
+    await this.draw({ fit: true });
+  }
+
+  // Opens what holds a part that the pass changed.
+  async showChanges() {
+    const { graphs, stage } = this;
+    if (!stage) return;
+    let count = 0;
+    const visit = (name, other, around) => {
+      const level = graphs.level(name);
+      for (const [id] of graphs.compare(name, other).status) {
+        if (count++ > 200) return;
+        for (const group of groupsAround(level.shown, id)) this.open.add(`${around}#${group.id}`);
+        const box = level.byId.get(id);
+        const same = graphs.level(other).byId.get(id);
+        if (box.body && same?.body && box.body !== same.body) {
+          this.open.add(`${around}/${id}`);
+          visit(box.body, same.body, `${around}/${id}`);
+        }
+      }
+    };
+    const levels = [graphs.stages[stage].level, graphs.stages[stage - 1].level];
+    visit(...levels, "");
+    visit(...levels.reverse(), "");
+    await this.draw({ fit: true });
+  }
+
+  step(by) {
+    const stage = this.stage + by;
+    if (stage < 0 || stage >= this.graphs.stages.length) return Promise.resolve();
+    return this.goTo(stage);
+  }
+
+  goTo(stage) {
+    this.stage = stage;
+    return this.draw({ fit: !this.selected });
+  }
+
+  setBoth(isBoth) {
+    this.isBoth = isBoth;
+    if (isBoth && this.stage === 0 && this.graphs.stages.length > 1) this.stage = 1;
+    return this.draw({ fit: true });
+  }
+
+  #drawStages() {
+    const { graphs } = this;
+    this.bar.hidden = graphs.stages.length < 2;
+    this.stages.replaceChildren(...graphs.stages.map((stage, n) => {
+      const before = graphs.stages[n - 1];
+      const made = before ? graphs.compare(stage.level, before.level).counts : null;
+      const gone = before ? graphs.compare(before.level, stage.level).counts : null;
+      const counts = before ? `+${made.only} −${gone.only} ~${made.changed}` : "";
+      const spokenCounts = before
+        ? `: ${made.only} new, ${gone.only} gone, ${made.changed} changed` : "";
+      return html("li", {}, html("button", {
+        type: "button", onclick: () => this.goTo(n), "aria-label": `${stage.title}${spokenCounts}`,
+      }, html("span", {}, stage.title), html("small", {}, counts)));
+    }));
+  }
+
+  #mark() {
+    [...this.stages.children].forEach((item, n) => {
+      const chosen = item.firstChild;
+      if (n === this.stage) chosen.setAttribute("aria-current", "step");
+      else chosen.removeAttribute("aria-current");
+    });
+    const current = this.stages.children[this.stage];
+    if (current && !this.bar.hidden) {
+      this.stages.scrollLeft = current.offsetLeft - this.stages.clientWidth / 2;
+    }
+    this.both.setAttribute("aria-pressed", String(this.isBoth));
+    this.both.disabled = this.changes.disabled = this.graphs.stages.length < 2;
+    const { remarks } = this.graphs.stages[this.stage];
+    this.remarks.hidden = remarks.length === 0;
+    const signs = { passed: "~", missed: "=", analysis: "?", warning: "!" };
+    this.remarks.replaceChildren(html("ul", {}, remarks.map(([kind, loop, content]) =>
+      html("li", { class: `remark-${kind}` },
+        html("span", { class: "kind", title: kind }, signs[kind] ?? "~"), " ",
+        html("code", {}, loop), `: ${content}`))));
+  }
+
+  #tools() {
+    const results = html("ul", { class: "results", hidden: true, "aria-label": "Found" });
+    const input = html("input", {
+      type: "search", id: "search", placeholder: "Search (key /)", "aria-label": "Search",
+      autocomplete: "off", spellcheck: "false",
+      oninput: () => this.#search(input, results),
+      onkeydown: (event) => {
+        if (event.key === "Enter") results.querySelector("button")?.click();
+        if (event.key === "ArrowDown") results.querySelector("button")?.focus();
+        if (event.key === "Escape") this.#clear(input, results);
+      },
+    });
+    this.search = input;
+    this.both = button("Side by side", "Show the graph before and after a pass (key b)",
+      () => this.setBoth(!this.isBoth), { "aria-pressed": "false" });
+    this.changes = button("Show changes", "Open what the pass changed (key c)",
+      () => this.showChanges());
+    const titles = this.all.map((graphs, n) => html("option", { value: n }, graphs.title));
+    const choice = html("select", { "aria-label": "Graph", hidden: this.all.length < 2,
+      onchange: (event) => this.choose(Number(event.target.value)) }, titles);
+    return html("div", { class: "tools", role: "toolbar", "aria-label": "Picture" },
+      choice, html("span", { class: "searching" }, input, results),
+      button("Fold all", "Fold all (key f)", () => this.foldAll()),
+      button("Unfold", "Open the loops in sight (key u)", () => this.unfold()),
+      this.both, this.changes,
+      button("−", "Smaller (key -)", () => this.#each((canvas) => canvas.zoom(1 / ZOOM))),
+      button("+", "Larger (key +)", () => this.#each((canvas) => canvas.zoom(ZOOM))),
+      button("Fit", "Fit into the window (key 0)", () => this.#each((canvas) => canvas.fit())),
+      button("◐", "Light or dark", () => this.#changeTheme()));
+  }
+
+  #each(act) {
+    this.canvases.forEach(act);
+  }
+
+  #search(input, results) {
+    const found = search(this.graphs, this.stage, input.value);
+    results.hidden = !input.value.trim();
+    const items = found.map((one) => html("li", {}, html("button", {
+      type: "button",
+      onclick: () => {
+        this.#clear(input, results);
+        this.reveal(one);
+      },
+    }, html("span", {}, one.title), " ", html("small", {}, cut(one.text, 60)))));
+    results.replaceChildren(...(items.length ? items : [html("li", {}, "nothing found")]));
+  }
+
+  #clear(input, results) {
+    input.value = "";
+    results.hidden = true;
+  }
+
+  #changeTheme() {
+    const root = document.documentElement;
+    const isDark = root.dataset.theme
+      ? root.dataset.theme === "dark"
+      : window.matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = isDark ? "light" : "dark";
+  }
+
+  #key(event) {
+    if (event.target.closest("input, select, textarea")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const acts = {
+      "/": () => this.search.focus(),
+      "[": () => this.step(-1),
+      "]": () => this.step(1),
+      b: () => this.setBoth(!this.isBoth),
+      c: () => this.showChanges(),
+      f: () => this.foldAll(),
+      u: () => this.unfold(),
+      Escape: () => this.select(null),
+    };
+    if (!(event.key in acts)) return;
+    event.preventDefault();
+    acts[event.key]();
+  }
+}
+
+function groupsAround(members, id) {
+  for (const member of members) {
+    if (typeof member === "number") continue;
+    if (leaves(member).includes(id)) return [member, ...groupsAround(member.members, id)];
+  }
+  return [];
+}
+
+// Everything that is folded is printed, too.
+window.addEventListener("beforeprint", () => {
+  document.querySelectorAll("details.section").forEach((section) => (section.open = true));
+});
+
+(async () => {
+  const root = document.getElementById("picture");
+  if (!root) return;
+  try {
+    const [data, elk] = await Promise.all([unpacked("graphs").then(JSON.parse), startElk()]);
+    window.scanopt = new App(root, data, elk);
+  } catch (error) {
+    root.append(html("p", { class: "message" }, `The picture cannot be drawn: ${error.message}`));
+    throw error;
+  }
+})();

@@ -1,0 +1,75 @@
+"""What a page is made of, as plain data; `scanopt_cli.page.rendering` writes it as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from scanopt_cli.page.picture import Picture
+from scanopt_cli.reports.document import Block
+
+
+class Tone(StrEnum):
+    """How a verdict is meant: it is shown by a sign and a word as well as by a colour."""
+
+    GOOD = "good"
+    NEUTRAL = "neutral"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of the page's text; one that is not open is folded under its title."""
+
+    title: str
+    blocks: Sequence[Block]
+    is_open: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A picture of a graph.
+
+    Attributes
+    ----------
+    title
+        The name of the graph's file.
+    picture
+        Its stages.
+    side_by_side
+        Whether the first and the last stage are shown beside each other at first.
+    """
+
+    title: str
+    picture: Picture
+    side_by_side: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page.
+
+    Attributes
+    ----------
+    command
+        The command that made it, as it was typed: ``scanopt check model.pkl``.
+    title
+        What it is about, in a few words.
+    verdict
+        What was found, in one sentence.
+    tone
+        How the verdict is meant.
+    sections
+        The text, most important first.
+    drawn
+        The pictures, one for each graph.
+    """
+
+    command: str
+    title: str
+    verdict: str
+    tone: Tone = Tone.NEUTRAL
+    sections: Sequence[Section] = ()
+    drawn: Sequence[Drawn] = field(default=())
