@@ -15,7 +15,11 @@ from support.pages import ROOT, SITE
 sys.path.insert(0, str(SITE / "_ext"))
 from generated_pages import filled
 
-SOURCES = [ROOT / "README.md", *sorted(SITE.rglob("*.md"))]
+SOURCES = [
+    ROOT / "README.md",
+    *sorted((ROOT / ".github").glob("*.md")),
+    *sorted(SITE.rglob("*.md")),
+]
 _LINK = re.compile(r"(?<!!)\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^)\s]+)\)")
 _PICTURE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)")
 _INCLUDE = re.compile(r"^```\{include\} (\S+)$", re.MULTILINE)

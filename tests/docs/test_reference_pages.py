@@ -13,7 +13,7 @@ from scanopt_cli.pipeline.grammar import PRESETS
 from scanopt_cli.pipeline.registry import registry
 from scanopt_cli.remarks import Code, Why
 from scanopt_cli.rules.rule_registry import rules
-from support.pages import SITE
+from support.pages import ROOT, SITE
 
 sys.path.insert(0, str(SITE / "_ext"))
 import generated_pages
@@ -73,6 +73,16 @@ def test_every_public_name_is_there() -> None:
         if name != "loop":
             assert re.search(rf":: scanopt_cli\.{name}$", text, re.MULTILINE), name
     assert ":: scanopt_cli.loop.scan\n" in text
+
+
+def test_every_topic_is_there() -> None:
+    text = generated_pages.topics()
+    files = sorted((ROOT / "scanopt_cli" / "explain" / "topics").glob("*.md"))
+    assert len(files) > 20
+    for file in files:
+        title = file.read_text(encoding="utf-8").partition("\n")[0]
+        assert f"#{title}\n" in f"{text}\n", file.name
+    assert not re.search(r"^# ", text, re.MULTILINE)
 
 
 def test_all_that_is_generated_has_a_place() -> None:
