@@ -16,14 +16,18 @@ project_copyright = author
 version = release = __version__
 
 extensions = [
-    "myst_parser",
+    "myst_nb",  # and with it myst_parser
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinx_design",
     "generated_pages",  # in _ext
 ]
-source_suffix = {".md": "markdown"}
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
+# The notebook is run when the site is built, so that it shows what today's code shows.
+nb_execution_mode = "force"
+nb_execution_timeout = 120
+nb_execution_raise_on_error = True
 # What other pages include is no page itself.
 exclude_patterns = ["rules.md", "figures/tables/*", "_ext/*"]
 
