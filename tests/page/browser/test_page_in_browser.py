@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from screenshots import FOLDER, SHOTS, Shot, take
 
 from conftest import Opened
-from screenshots import FOLDER, SHOTS, Shot, take
 from scanopt_cli.page.page import Page, Section
 from scanopt_cli.reports.document import Paragraph
 from support.drawn_graphs import (
