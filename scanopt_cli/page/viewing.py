@@ -130,7 +130,8 @@ def view(
         Whether to show what the slots of loops hold at each step, as `trace` finds it: of the first
         recorded call, else of arguments that are drawn.
     code
-        Whether to show the Python source of what a step of each distinct loop computes.
+        Whether to show a step of each distinct loop as Python source: as the graph has it, and as
+        PyTensor's rewrites leave it to be compiled.
 
     Raises
     ------
