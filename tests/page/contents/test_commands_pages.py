@@ -160,7 +160,8 @@ def test_the_source_of_steps_runs_and_equal_loops_are_told_once() -> None:
         inputs = names["inputs"]
         # What is compiled works in place.
         ends = [In(variable, mutable=True) for variable in inputs]
-        step = function(ends, names["outputs"][0], mode="FAST_COMPILE", on_unused_input="ignore")
+        how = {"accept_inplace": True, "on_unused_input": "ignore", "mode": "FAST_COMPILE"}
+        step = function(ends, names["outputs"][0], **how)
         given = [np.asarray(0.5 if "t-1" in v.name else 1.0) for v in inputs]
         assert step(*given) == pytest.approx(np.tanh(1.25))
     assert not section.is_open
