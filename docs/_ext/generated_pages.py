@@ -164,9 +164,29 @@ def topics() -> str:
     import scanopt_cli
 
     folder = Path(scanopt_cli.__file__).parent / "explain" / "topics"
-    texts = [path.read_text(encoding="utf-8").strip() for path in sorted(folder.glob("*.md"))]
+    texts = {path.stem: path.read_text(encoding="utf-8").strip() for path in folder.glob("*.md")}
+    titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in texts.items()}
+
+    def linked(found: re.Match[str]) -> str:
+        """Return a line of other topics, each a link to its section."""
+        names = [name.strip() for name in found[1].split(",")]
+        links = [f"[{titles[n]}](#{_anchor(titles[n])})" if n in titles else n for n in names]
+        return f"See also: {', '.join(links)}."
+
     # Their titles become sections of the page.
-    return "\n\n".join(re.sub("^#", "##", text, flags=re.MULTILINE) for text in texts)
+    return "\n\n".join(
+        re.sub(
+            r"^See also: ([^.]*)\.$",
+            linked,
+            re.sub("^#", "##", texts[name], flags=re.MULTILINE),
+            flags=re.MULTILINE,
+        )
+        for name in sorted(texts, key=lambda name: titles[name].lower())
+    )
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def other_tables() -> str:
