@@ -16,7 +16,7 @@ project_copyright = author
 version = release = __version__
 
 extensions = [
-    "myst_nb",  # and with it myst_parser
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
@@ -24,9 +24,10 @@ extensions = [
     "generated_pages",  # in _ext
 ]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
-# The notebook is run when the site is built, so that it shows what today's code shows.
-nb_execution_mode = "force"
-nb_execution_timeout = 120
+# Notebooks are kept without outputs.
+nb_execution_mode = "auto"
+nb_execution_timeout = 300
+nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 # What other pages include is no page itself.
 exclude_patterns = ["rules.md", "figures/tables/*", "_ext/*"]
