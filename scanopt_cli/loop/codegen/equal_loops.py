@@ -35,12 +35,23 @@ _RESULT = ir.IntType(32)
 
 
 def equal_loops(nodes: Iterable[Apply]) -> dict[int, object]:
-    """Return keys, by the ``id`` of the Op, of loops that have an equal one, outside of others."""
+    """Return keys, by the ``id`` of the Op, of loops that have an equal one, outside of others.
+
+    Their names do not count.
+    """
     loops = list(_loops_outside(nodes))
     sizes = Counter(map(_size, loops))
-    keys = {id(op): _key(op) for op in loops if sizes[_size(op)] > 1}
-    counts = Counter(keys[id(op)] for op in loops if id(op) in keys)
-    return {place: key for place, key in keys.items() if key is not None and counts[key] > 1}
+    several = [op for op in loops if sizes[_size(op)] > 1]
+    # As a rule, equal loops have the same body.
+    bodies = {id(op.fgraph): op.fgraph for op in several}
+    digests = {place: digest_of(body) for place, body in bodies.items()}
+    keys = {
+        id(op): (digest, op.n_states, op.is_while, op.destroyed, op.in_parts)
+        for op in several
+        if (digest := digests[id(op.fgraph)]) is not None
+    }
+    counts = Counter(keys[id(op)] for op in several if id(op) in keys)
+    return {place: key for place, key in keys.items() if counts[key] > 1}
 
 
 def _loops_outside(nodes: Iterable[Apply]) -> Iterator[Loop]:
@@ -55,14 +66,6 @@ def _loops_outside(nodes: Iterable[Apply]) -> Iterator[Loop]:
 def _size(op: Loop) -> tuple[int, ...]:
     """Return what equal loops have in common, and is told at once."""
     return op.n_states, len(op.fgraph.inputs), len(op.fgraph.apply_nodes)
-
-
-def _key(op: Loop) -> object | None:
-    """Return what tells a loop from others, but for its name; ``None`` if nothing does."""
-    digest = digest_of(op.fgraph)
-    if digest is None:
-        return None
-    return digest, op.n_states, op.is_while, op.destroyed, op.in_parts
 
 
 @dataclass(frozen=True, slots=True)
