@@ -90,8 +90,8 @@ StepCode = Annotated[
     bool,
     typer.Option(
         "--code",
-        help="Let the page show what a step of each distinct loop computes, as Python source of "
-        "PyTensor calls; no machine code.",
+        help="Let the page show a step of each distinct loop as Python source: as the graph has "
+        "it, and as PyTensor's rewrites leave it to be compiled; no machine code.",
     ),
 ]
 Pipeline = Annotated[

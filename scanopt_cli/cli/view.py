@@ -56,8 +56,9 @@ def view(
         bool,
         typer.Option(
             "--values",
-            help="Show at each slot of the loops that are in no other loop what it holds, step by "
-            "step: of the first recorded call, or of drawn arguments, as by `trace`.",
+            help="Show at each slot of a loop what it holds, step by step: of the first recorded "
+            "call, or of drawn arguments, as by `trace`; of a loop inside of another, in the first "
+            "step of that one.",
         ),
     ] = False,
     seed: Seed = 0,

@@ -27,7 +27,7 @@ from scanopt_cli.page.contents.grad_page import grad_part
 from scanopt_cli.page.contents.loop_sections import loop_sections
 from scanopt_cli.page.contents.optimize_page import Optimized, optimize_part
 from scanopt_cli.page.contents.parts import Part, page_of
-from scanopt_cli.page.contents.slot_values import with_values
+from scanopt_cli.page.contents.slot_values import traced, with_values
 from scanopt_cli.page.contents.stages import Stages, picture_of
 from scanopt_cli.page.contents.step_code import code_sections
 from scanopt_cli.page.contents.view_page import Viewed, value_sections, view_part
@@ -41,7 +41,6 @@ from scanopt_cli.rules.graph_checking import CheckResult, check
 from scanopt_cli.rules.rule_contract import Finding
 from scanopt_cli.text import plural
 from scanopt_cli.tracing.result import Trace
-from scanopt_cli.tracing.tracing import trace
 
 _HEIGHT = 640
 """The height of the page in a notebook, in pixels."""
@@ -128,9 +127,11 @@ def view(
         The passes, or the preset, whose work on the graph is shown step by step.
     values
         Whether to show what the slots of loops hold at each step, as `trace` finds it: of the first
-        recorded call, else of arguments that are drawn.
+        recorded call, else of arguments that are drawn. Loops inside of others are run in the first
+        step of these.
     code
-        Whether to show the Python source of what a step of each distinct loop computes.
+        Whether to show a step of each distinct loop as Python source: as the graph has it, and as
+        PyTensor's rewrites leave it to be compiled.
 
     Raises
     ------
@@ -173,24 +174,24 @@ def part_of(graph: Graph, shown: Shown, *, progress: Callable[[str], None] | Non
         If its values cannot be traced, or the passes are malformed.
     """
     inspection = inspect_graph(graph.fgraph)
-    traced = None
+    trace = None
     if shown.values and inspection.scans:
-        traced = trace(graph, seed=shown.seed, timeout=shown.timeout, progress=progress)
+        trace = traced(graph, seed=shown.seed, timeout=shown.timeout, progress=progress)
     if shown.passes is None:
         more = tuple(code_sections(graph)) if shown.code else ()
-        return view_part(Viewed(graph=graph, inspection=inspection, trace=traced, more=more))
+        return view_part(Viewed(graph=graph, inspection=inspection, trace=trace, more=more))
     stages = Stages(graph)
     result = optimize(graph, shown.passes, watch=stages.watch)
     more = (
         *loop_sections(inspection, is_open=False),
-        *value_sections(traced),
+        *value_sections(trace),
         *(code_sections(result.graph) if shown.code else ()),
     )
     done = Optimized(result=result, left=check(result.graph), stages=stages, more=more)
     part = optimize_part(done, graph.source)
-    if traced is None:
+    if trace is None:
         return part
-    drawn = [replace(one, picture=with_values(one.picture, traced)) for one in part.drawn]
+    drawn = [replace(one, picture=with_values(one.picture, trace)) for one in part.drawn]
     return replace(part, drawn=drawn)
 
 
@@ -255,9 +256,9 @@ def _scan(scan: ScanReport) -> Part:
 
 
 @_part.register
-def _traced(traced: Trace) -> Part:
-    sections = [replace(each, is_open=True) for each in value_sections(traced)]
-    return Part(source=traced.source, verdict=line_of(traced), sections=sections)
+def _of_trace(trace: Trace) -> Part:
+    sections = [replace(each, is_open=True) for each in value_sections(trace)]
+    return Part(source=trace.source, verdict=line_of(trace), sections=sections)
 
 
 @_part.register(list)

@@ -19,7 +19,7 @@ def drawn(page: Path) -> list[Any]:
     """Return the pictures of a page."""
     found = re.search(r'id="graphs">([^<]*)<', page.read_text())
     assert found is not None
-    pictures: list[Any] = json.loads(gzip.decompress(base64.b64decode(found[1])))
+    pictures: list[Any] = json.loads(gzip.decompress(base64.b64decode(found[1])))["drawn"]
     return pictures
 
 

@@ -1,19 +1,53 @@
-"""The values of slots, as a short text at each port of the picture: of the loops in no other."""
+"""The values of slots, as a short text at each port of the picture.
+
+A loop inside of another is run in the first step of that one.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from scanopt_cli.analysis.named_loops import named_loops
+from scanopt_cli.errors import ScanoptError
+from scanopt_cli.ir.graph import Graph
 from scanopt_cli.page.picture import Box, BoxKind, Level, Picture, Port
 from scanopt_cli.reports.sparklines import sparkline
+from scanopt_cli.text import enumerated
 from scanopt_cli.tracing.result import LoopTrace, SlotTrace, Trace
+from scanopt_cli.tracing.tracing import trace
 from scanopt_cli.tracing.values import is_numeric, range_text, value_text
 
 _WIDTH = 24
+MOST_INNER = 8
+"""How many loops inside of others are traced, each of which takes a process."""
+
+
+def traced(
+    graph: Graph, *, seed: int, timeout: float, progress: Callable[[str], None] | None = None
+) -> Trace:
+    """Return what the slots of loops hold, those inside of others in the first step of these.
+
+    A loop inside that is not run in that step is left out.
+
+    Raises
+    ------
+    ScanoptError
+        If the graph has no loop, or cannot be evaluated.
+    """
+    found = trace(graph, seed=seed, timeout=timeout, progress=progress)
+    inner = [loop for loop in named_loops(graph.fgraph, each_place=True) if loop.parent is not None]
+    more: list[LoopTrace] = []
+    for loop in inner[:MOST_INNER]:
+        with suppress(ScanoptError):
+            one = trace(graph, loop=loop.title, seed=seed, timeout=timeout, progress=progress)
+            if one.arguments == found.arguments:
+                more += (each for each in one.loops if each.title == loop.title)
+    return replace(found, loops=(*found.loops, *more))
 
 
 def with_values(picture: Picture, trace: Trace) -> Picture:
@@ -53,10 +87,12 @@ def _filled(box: Box, loop: LoopTrace) -> Box:
     if box.kind is not BoxKind.LOOP or box.label != loop.name:
         return box
     by_name: Mapping[str, list[SlotTrace]] = _by_name(loop.slots, box.ports)
+    steps = enumerated([f"step {one.step} of {one.loop}" for one in loop.outer_steps])
+    where = f"in {steps}: " if steps else ""
     return replace(
         box,
         ports=tuple(
-            replace(port, values="; ".join(map(values_text, by_name[port.name])))
+            replace(port, values=where + "; ".join(map(values_text, by_name[port.name])))
             if port.name in by_name
             else port
             for port in box.ports

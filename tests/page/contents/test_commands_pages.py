@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 import pytest
+from pytensor import In, function
 
 import scanopt_cli as so
 from scanopt_cli.culprits.culprit import Maker
 from scanopt_cli.diff.budgets import check, parse_budget
 from scanopt_cli.ir.graph import as_graph
+from scanopt_cli.page.contents import step_code
 from scanopt_cli.page.contents.bisect_page import bisect_part
 from scanopt_cli.page.contents.diff_page import Compared, diff_part
 from scanopt_cli.page.contents.grad_page import grad_part
@@ -25,6 +29,7 @@ from scanopt_cli.page.contents.view_page import Viewed, view_part
 from scanopt_cli.page.page import Tone
 from scanopt_cli.page.rendering import compact
 from scanopt_cli.reports.as_rich import plain
+from scanopt_cli.reports.document import Preformatted
 from scanopt_cli.verification.result import Verdict, Verification
 from support.drawn_graphs import gradient, many_nodes, walk
 from support.graph_building import scan
@@ -146,18 +151,53 @@ def test_view_of_a_graph_without_loops() -> None:
 def test_the_source_of_steps_runs_and_equal_loops_are_told_once() -> None:
     graph = walk()
     (section,) = code_sections(as_graph((graph.inputs, [graph.outputs[0], *_again(graph)])))
-    text = plain(section.blocks)
-    assert "1 more loop like it" in text
-    code = text[text.index("import pytensor") :]
-    names: dict[str, object] = {}
-    exec(code, names)
-    outputs, inputs = names["outputs"], names["inputs"]
-    assert isinstance(outputs, list)
-    assert isinstance(inputs, list)
-    assert outputs[0].eval(dict(zip(inputs, (1.0, 0.5), strict=True))) == pytest.approx(
-        np.tanh(1.25)
-    )
+    assert "1 more loop like it" in plain(section.blocks)
+    scripts = [block for block in section.blocks if isinstance(block, Preformatted)]
+    assert len(scripts) == 2  # as the graph has it, and as it is compiled
+    for script in scripts:
+        names: dict[str, Any] = {}
+        exec("\n".join(map(str, script.lines)), names)
+        inputs = names["inputs"]
+        # What is compiled works in place.
+        ends = [In(variable, mutable=True) for variable in inputs]
+        how = {"accept_inplace": True, "on_unused_input": "ignore", "mode": "FAST_COMPILE"}
+        step = function(ends, names["outputs"][0], **how)
+        given = [np.asarray(0.5 if "t-1" in v.name else 1.0) for v in inputs]
+        assert step(*given) == pytest.approx(np.tanh(1.25))
     assert not section.is_open
+
+
+def test_the_source_has_the_names_of_loops_inside() -> None:
+    x = pt.matrix("x")
+    rows = scan(
+        lambda row: scan(lambda a, s: s * a, sequences=[row], outputs_info=[row[0]], name="in")[-1],
+        sequences=[x],
+        name="out",
+    )
+    text = plain(next(code_sections(as_graph(([x], [rows])))).blocks)
+    assert 'name="out/in"' in text
+    assert not re.search(r"<\d+>", text)
+
+
+def test_of_a_loop_that_pytensor_removes_nothing_is_compiled() -> None:
+    x = pt.vector("x", shape=(3,))
+    doubled = scan(lambda a: a * 2, sequences=[x], name="doubled")
+    text = plain(next(code_sections(as_graph(([x], [doubled])))).blocks)
+    assert "no loop is left of it" in text
+
+
+def test_a_traced_loop_is_compiled_as_it_is() -> None:
+    graph = so.optimize(walk(), "loop").graph
+    text = plain(next(code_sections(graph)).blocks)
+    assert "it is compiled as it is" in text
+    assert "as PyTensor's rewrites" not in text
+
+
+def test_a_graph_that_takes_too_long_to_rewrite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_code, "compiled_loops", lambda *_: None)
+    text = plain(next(code_sections(walk())).blocks)
+    assert "PyTensor takes too long" in text
+    assert "import pytensor.tensor as pt" in text
 
 
 def _again(graph: so.Graph) -> list[object]:

@@ -9,11 +9,13 @@ from pytensor.compile.builders import OpFromGraph
 
 import scanopt_cli as so
 from scanopt_cli.ir.graph import as_graph
-from scanopt_cli.page.contents.slot_values import values_text, with_values
+from scanopt_cli.page.contents import slot_values
+from scanopt_cli.page.contents.slot_values import traced, values_text, with_values
 from scanopt_cli.page.contents.stages import picture_of
 from scanopt_cli.page.picture import Picture
 from scanopt_cli.tracing.result import SlotTrace
 from support.drawn_graphs import gradient, walk
+from support.graph_building import scan
 
 
 def values_of(picture: Picture) -> dict[str, dict[str, str]]:
@@ -81,3 +83,28 @@ def test_boxes_that_share_a_level_have_no_values_in_it() -> None:
 def test_a_picture_without_stages_stays_as_it_is() -> None:
     empty = Picture(stages=())
     assert with_values(empty, so.trace(walk())) is empty
+
+
+def test_a_loop_inside_of_another_is_run_in_its_first_step() -> None:
+    x = pt.matrix("x")
+    rows = scan(
+        lambda row: scan(lambda a, s: s * a, sequences=[row], outputs_info=[row[0]], name="in")[-1],
+        sequences=[x],
+        name="out",
+    )
+    graph = as_graph(([x], [rows]))
+    recorded = ((np.asarray([[2.0, 3.0], [5.0, 7.0]]),),)
+    graph = so.Graph(fgraph=graph.fgraph, recorded=recorded)
+    trace = traced(graph, seed=0, timeout=60)
+    assert [loop.title for loop in trace.loops] == ["out", "out/in"]
+    found = values_of(with_values(picture_of(graph), trace))
+    assert "in step 0 of out: first 2, last 3, all 2..3 ▁█" in found["in"].values()
+    assert "in step 0 of out: first 4, last 12, all 4..12 ▁█" in found["in"].values()
+    assert not any("in step" in text for text in found["out"].values())
+
+
+def test_of_many_loops_inside_the_first_are_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slot_values, "MOST_INNER", 0)
+    x = pt.matrix("x")
+    rows = scan(lambda row: scan(lambda a: a * 2, sequences=[row], name="in"), sequences=[x])
+    assert len(traced(as_graph(([x], [rows])), seed=0, timeout=60).loops) == 1
