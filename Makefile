@@ -21,7 +21,7 @@ KEPT ?= tests/benchmarks/test_start.py tests/benchmarks/test_growth.py tests/ben
 TABLES ?= docs/figures/tables
 
 .DEFAULT_GOAL := help
-.PHONY: help demo samples test test-deep mutants fuzz lint docs man dist release bench bench-save bench-compare figures firing clean FORCE
+.PHONY: help screenshots demo samples test test-deep mutants fuzz lint docs man dist release bench bench-save bench-compare figures firing clean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +71,10 @@ dist: .venv/installed ## Build the wheel and the source distribution, and check 
 
 release: .venv/installed ## Cut the change log: make release VERSION=0.2.0
 	$(VENV)/python .ci/release.py cut $(VERSION)
+
+screenshots: samples .venv/installed-dev ## Take the pictures of pages for the docs, in Chromium
+	@.ci/install-browser
+	PYTHONPATH=tests $(VENV)/python tests/page/browser/screenshots.py
 
 bench: .venv/installed-dev ## Run the benchmarks
 	OPENBLAS_NUM_THREADS=1 $(VENV)/python -m pytest -o addopts=--strict-markers $(BENCH_ARGS) tests/benchmarks

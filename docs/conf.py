@@ -16,14 +16,19 @@ project_copyright = author
 version = release = __version__
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinx_design",
     "generated_pages",  # in _ext
 ]
-source_suffix = {".md": "markdown"}
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
+# Notebooks are kept without outputs.
+nb_execution_mode = "auto"
+nb_execution_timeout = 300
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
 # What other pages include is no page itself.
 exclude_patterns = ["rules.md", "figures/tables/*", "_ext/*"]
 

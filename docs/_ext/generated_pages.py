@@ -1,6 +1,8 @@
 """What pages take from the code when they are built, so that it is as the code is.
 
-A page has a comment ``<!-- generated: NAME -->`` where the text of the function NAME belongs.
+A page has a comment ``<!-- generated: NAME -->`` where the text of the function NAME belongs. And a
+line that is a link with ``<!-- included -->`` after it stands for the page that it leads to, so
+that GitHub, where nothing is built, has a link there.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from typing import Any, get_args, get_type_hints
 
 LOOPS = ("scan", "for_loop", "while_loop", "map", "reduce", "filter")
 PLACE = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
+INCLUDED = re.compile(r"^\[[^\]]+\]\(([^)]+)\) <!-- included -->$", re.MULTILINE)
 
 
-def filled(text: str) -> str:
-    """Return the text of a page with all that is generated in its place."""
+def filled(text: str, folder: Path) -> str:
+    """Return the text of a page in ``folder`` with what is generated and included in its place."""
+    text = INCLUDED.sub(lambda found: (folder / found[1]).read_text(encoding="utf-8"), text)
     return PLACE.sub(lambda found: GENERATED[found[1]](), text)
 
 
@@ -164,9 +168,29 @@ def topics() -> str:
     import scanopt_cli
 
     folder = Path(scanopt_cli.__file__).parent / "explain" / "topics"
-    texts = [path.read_text(encoding="utf-8").strip() for path in sorted(folder.glob("*.md"))]
+    texts = {path.stem: path.read_text(encoding="utf-8").strip() for path in folder.glob("*.md")}
+    titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in texts.items()}
+
+    def linked(found: re.Match[str]) -> str:
+        """Return a line of other topics, each a link to its section."""
+        names = [name.strip() for name in found[1].split(",")]
+        links = [f"[{titles[n]}](#{_anchor(titles[n])})" if n in titles else n for n in names]
+        return f"See also: {', '.join(links)}."
+
     # Their titles become sections of the page.
-    return "\n\n".join(re.sub("^#", "##", text, flags=re.MULTILINE) for text in texts)
+    return "\n\n".join(
+        re.sub(
+            r"^See also: ([^.]*)\.$",
+            linked,
+            re.sub("^#", "##", texts[name], flags=re.MULTILINE),
+            flags=re.MULTILINE,
+        )
+        for name in sorted(texts, key=lambda name: titles[name].lower())
+    )
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def other_tables() -> str:
@@ -189,8 +213,11 @@ GENERATED: dict[str, Callable[[], str]] = {
 def setup(app: Any) -> dict[str, Any]:
     """Fill pages as they are read."""
 
-    def fill(_app: Any, _name: str, source: list[str]) -> None:
-        source[0] = filled(source[0])
+    def fill(app: Any, name: str, source: list[str]) -> None:
+        page = Path(app.env.doc2path(name))
+        for found in INCLUDED.findall(source[0]):
+            app.env.note_dependency(str((page.parent / found).resolve()), docname=name)
+        source[0] = filled(source[0], page.parent)
 
     app.connect("source-read", fill)
     return {"parallel_read_safe": True}

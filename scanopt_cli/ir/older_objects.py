@@ -4,9 +4,6 @@ A compilation makes some hundred thousand objects, so Python looks now and then 
 cycles that nobody refers to. Most exist since PyTensor, Numba and others were imported: one look at
 them takes 0.15 s, a tenth of compiling a Kalman filter. What the compilation itself drops is still
 collected while it runs, so memory does not grow; what was dropped before it is collected after it.
-
-Python looks at new objects whenever there are 2,000 more, most of which a compilation still needs.
-Here it looks less often.
 """
 
 from __future__ import annotations
@@ -16,14 +13,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_MANY = 50_000
-"""So many more objects, some 10 MB, are made before Python looks for those to collect."""
-
 _lock = threading.Lock()
 _users = 0
 _is_set_aside = False
-_before: tuple[int, int, int] | None = None
-"""The thresholds of garbage collection as they were, if they are changed."""
 
 
 @contextmanager
@@ -34,16 +26,12 @@ def older_objects_set_aside() -> Iterator[None]:
     In a program that has set objects aside itself (``gc.freeze``), nothing is done, since giving
     ours back would give back its own.
     """
-    global _users, _is_set_aside, _before
+    global _users, _is_set_aside
     with _lock:
         _users += 1
         if _users == 1 and gc.isenabled() and not gc.get_freeze_count():
             gc.freeze()
             _is_set_aside = True
-            thresholds = gc.get_threshold()
-            if 0 < thresholds[0] < _MANY:
-                _before = thresholds
-                gc.set_threshold(_MANY, *thresholds[1:])
     try:
         yield
     finally:
@@ -52,6 +40,3 @@ def older_objects_set_aside() -> Iterator[None]:
             if not _users and _is_set_aside:
                 gc.unfreeze()
                 _is_set_aside = False
-                if _before is not None and gc.get_threshold()[0] == _MANY:
-                    gc.set_threshold(*_before)
-                _before = None

@@ -13,7 +13,7 @@ import pytest
 from support.pages import ROOT, SITE
 
 sys.path.insert(0, str(SITE / "_ext"))
-from generated_pages import filled
+from generated_pages import INCLUDED, filled, other_tables
 
 SOURCES = [
     ROOT / "README.md",
@@ -22,15 +22,13 @@ SOURCES = [
 ]
 _LINK = re.compile(r"(?<!!)\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^)\s]+)\)")
 _PICTURE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)")
-_INCLUDE = re.compile(r"^```\{include\} (\S+)$", re.MULTILINE)
 _CODE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 
 
 @cache
 def text_of(path: Path) -> str:
     """A page as it is built: with what is generated, and what it includes."""
-    text = filled(path.read_text(encoding="utf-8"))
-    return _INCLUDE.sub(lambda found: text_of((path.parent / found[1]).resolve()), text)
+    return filled(path.read_text(encoding="utf-8"), path.parent)
 
 
 @cache
@@ -45,7 +43,7 @@ def anchors(path: Path) -> frozenset[str]:
 
 def links(path: Path) -> Iterator[str]:
     """Yield the links of a page that lead to files or headings of the project."""
-    prose = re.sub(r"`[^`\n]*`", "", _CODE.sub("", filled(path.read_text(encoding="utf-8"))))
+    prose = re.sub(r"`[^`\n]*`", "", _CODE.sub("", text_of(path)))
     for target in [*_LINK.findall(prose), *_PICTURE.findall(prose)]:
         if not target.startswith(("http://", "https://", "mailto:")):
             yield target
@@ -62,10 +60,21 @@ def test_links_resolve(path: Path) -> None:
             assert anchor in anchors(target), link
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_what_is_included_is_there(path: Path) -> None:
-    for included in _INCLUDE.findall(path.read_text(encoding="utf-8")):
-        assert (path.parent / included).is_file(), included
+def test_every_table_is_on_a_page_and_nothing_is_included_by_sphinx_alone() -> None:
+    """GitHub has a link where the site has a table."""
+    pages = {path: path.read_text(encoding="utf-8") for path in SOURCES}
+    assert not [path for path, text in pages.items() if "{include}" in text]
+    included = {
+        (path.parent / found).resolve()
+        for path, text in pages.items()
+        for found in INCLUDED.findall(text)
+    }
+    tables = {*(SITE / "figures" / "tables").glob("*.md")}
+    others = other_tables()
+    for table in tables:
+        text = table.read_text(encoding="utf-8")
+        assert (table in included) != (text in others), table
+    assert SITE / "rules.md" in included
 
 
 def test_links_are_found() -> None:

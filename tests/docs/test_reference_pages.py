@@ -90,5 +90,5 @@ def test_all_that_is_generated_has_a_place() -> None:
     for path in SITE.rglob("*.md"):
         text = path.read_text(encoding="utf-8")
         places += PLACE.findall(text)
-        assert not PLACE.search(filled(text))
+        assert not PLACE.search(filled(text, path.parent))
     assert sorted(places) == sorted(GENERATED)

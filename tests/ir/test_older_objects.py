@@ -79,35 +79,3 @@ def test_a_program_without_collection_has_none():
     with older_objects_set_aside():
         assert not gc.get_freeze_count()
     assert not gc.isenabled()
-
-
-@pytest.fixture
-def thresholds() -> Iterator[tuple[int, int, int]]:
-    """The thresholds of garbage collection."""
-    before = gc.get_threshold()
-    yield before
-    gc.set_threshold(*before)
-
-
-def test_garbage_is_looked_for_less_often_inside(thresholds):
-    with older_objects_set_aside():
-        assert gc.get_threshold()[0] > thresholds[0]
-        assert gc.get_threshold()[1:] == thresholds[1:]
-        with older_objects_set_aside():
-            pass
-        assert gc.get_threshold()[0] > thresholds[0]
-    assert gc.get_threshold() == thresholds
-
-
-@pytest.mark.parametrize("first", [0, 10**6])
-def test_thresholds_that_are_as_rare_stay(thresholds, first):
-    gc.set_threshold(first, *thresholds[1:])
-    with older_objects_set_aside():
-        assert gc.get_threshold() == (first, *thresholds[1:])
-    assert gc.get_threshold() == (first, *thresholds[1:])
-
-
-def test_thresholds_that_a_program_sets_inside_stay(thresholds):
-    with older_objects_set_aside():
-        gc.set_threshold(700, *thresholds[1:])
-    assert gc.get_threshold() == (700, *thresholds[1:])

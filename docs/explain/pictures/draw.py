@@ -136,7 +136,7 @@ def taps() -> None:
 def mit_mot() -> None:
     """Draw the gradient of a loop with a mit_mot."""
     p = Picture(660, 232, "The gradient of a loop: steps run from the last row to the first")
-    p.text(4, 42, "from behind", GREEN, "start")
+    p.text(4, 42, "from after", GREEN, "start")
     p.text(4, 60, "the loop", GREEN, "start")
     p.text(4, 102, "mit_mot", BLUE, "start")
     p.text(4, 175, "steps", GREY, "start")

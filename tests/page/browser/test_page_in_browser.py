@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from screenshots import FOLDER, SHOTS, Shot, take
 
 from conftest import Opened
 from scanopt_cli.page.page import Page, Section
@@ -288,3 +289,9 @@ def test_many_loops_are_in_groups(opened: Open) -> None:
     one.press("Enter")
     assert one.texts(".box.selected > .title") == ["loop#40"]
     assert "equal ones" in "".join(one.texts(".box.selected text"))
+
+
+@pytest.mark.parametrize("shot", SHOTS, ids=lambda shot: shot.name)
+def test_the_screenshots_of_the_docs_can_be_taken(browser: object, shot: Shot) -> None:
+    assert take(browser, shot).startswith(b"\x89PNG")
+    assert (FOLDER / f"{shot.name}.png").exists()
