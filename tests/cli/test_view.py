@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from test_pages import drawn, text
+from test_html_pages import drawn, text
 
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.serialization.saving import save
