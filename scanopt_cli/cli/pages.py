@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from scanopt_cli.cli.batch import Batch, Failure
 from scanopt_cli.cli.console import tell
-from scanopt_cli.cli.targets import require_target
+from scanopt_cli.cli.targets import is_same_file, require_target
 from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def require_page(
     *,
     option: str = "--html",
 ) -> None:
-    """Check that a page may be written to ``page``.
+    """Check that a page may be written to ``page``, which ``option`` names, if any does.
 
     Other files that the command writes are ``others``, each with the option that names it.
 
@@ -44,32 +44,20 @@ def require_page(
     """
     if page is None:
         return
-    for graph in graphs:
-        require_target(page, graph, force=False, option=option)
-    for name, other in others:
-        if other is not None and os.path.realpath(other) == os.path.realpath(page):
-            raise ScanoptError(
-                f"is what {name} writes", where=f"{option} {page}", hint="give another name"
-            )
-    require_own(page, option)
-
-
-def require_own(page: Path, option: str) -> None:
-    """Check that no file is at ``page`` but an earlier page of scanopt's, or an empty one.
-
-    Raises
-    ------
-    ScanoptError
-        If there is another one.
-    """
     from scanopt_cli.page.writing import may_replace
 
+    where = f"{option} {page}".strip()
+    for graph in graphs:
+        if is_same_file(page, graph):
+            raise ScanoptError("would be overwritten", where=str(graph), hint="write elsewhere")
+        require_target(page, graph, force=False, option=option)
+    hint = "give another name" if option else "name the page by -o PAGE"
+    for name, other in others:
+        if other is not None and os.path.realpath(other) == os.path.realpath(page):
+            raise ScanoptError(f"is what {name} writes", where=where, hint=hint)
     if not may_replace(page):
-        raise ScanoptError(
-            "is no page of scanopt's, and would be overwritten",
-            where=f"{option} {page}",
-            hint="give another name",
-        )
+        why = "is no page of scanopt's, and would be overwritten"
+        raise ScanoptError(why, where=where, hint=hint)
 
 
 def write_page(

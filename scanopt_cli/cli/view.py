@@ -82,7 +82,7 @@ def view(
         with plug_in_warnings():
             parse(passes)
     page = _default(graphs) if output is None else output
-    require_page(page, graphs, option="-o")
+    require_page(page, graphs, option="" if output is None else "-o")
     shown = Shown(passes=passes, values=values, code=code, seed=seed, timeout=timeout)
     batch = Batch(graphs)
     parts: list[Part] = []

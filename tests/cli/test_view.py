@@ -86,13 +86,16 @@ def test_only_pages_are_replaced(here: Path) -> None:
     (here / "clean.html").write_text("mine")
     done = scanopt("view", "clean.pkl", cwd=here)
     assert done.code == 2
-    assert "-o clean.html: is no page of scanopt's" in done.err
+    why = "clean.html: is no page of scanopt's, and would be overwritten; name the page by -o PAGE"
+    assert " ".join(done.err.split()) == f"scanopt: error: {why}"
     assert (here / "clean.html").read_text() == "mine"
     for _ in range(2):
         assert scanopt("view", "clean.pkl", "-o", "new.html", cwd=here).code == 0
     done = scanopt("view", "clean.pkl", "-o", "clean.pkl", cwd=here)
     assert done.code == 2
-    assert "would be overwritten" in done.err
+    assert done.err == "scanopt: error: clean.pkl: would be overwritten; write elsewhere\n"
+    done = scanopt("view", "clean.pkl", "-o", "none/clean.html", cwd=here)
+    assert "-o none/clean.html: there is no such directory" in done.err
 
 
 def test_a_pipeline_that_is_malformed_ends_the_command_at_once(here: Path) -> None:
