@@ -218,7 +218,7 @@ class App {
     this.both.disabled = this.changes.disabled = this.graphs.stages.length < 2;
     const { remarks } = this.graphs.stages[this.stage];
     this.remarks.hidden = remarks.length === 0;
-    const signs = { passed: "~", missed: "=", analysis: "?", warning: "!" };
+    const signs = { passed: "~", missed: "=", analysis: "?", warning: "!", error: "✗" };
     this.remarks.replaceChildren(html("ul", {}, remarks.map(([kind, loop, content]) =>
       html("li", { class: `remark-${kind}` },
         html("span", { class: "kind", title: kind }, signs[kind] ?? "~"), " ",

@@ -17,7 +17,7 @@ _TONES = {
     Severity.WARNING: Tone.WARNING,
     Severity.NOTE: Tone.NEUTRAL,
 }
-_KINDS = {Severity.ERROR: "warning", Severity.WARNING: "warning", Severity.NOTE: "analysis"}
+_KINDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "analysis"}
 
 
 def tone_of(findings: Iterable[Finding]) -> Tone:
