@@ -91,7 +91,10 @@ def _sections(done: Optimized, note: str) -> Iterator[Section]:
         yield Section(title="Missed rewrites, and why", blocks=lines, is_open=False)
     said = list(remarks(result.passes, verbose=True))
     if said:
-        yield Section(title="What each pass says", blocks=said, is_open=False)
+        of_all = Paragraph(
+            "What a pass did in all its runs; the bar above the picture has each run."
+        )
+        yield Section(title="What each pass says", blocks=[of_all, *said], is_open=False)
     yield Section(title="Times", blocks=list(_times(done)), is_open=False)
     if note:
         yield Section(title="Stages that are not drawn", blocks=[Paragraph(note)])

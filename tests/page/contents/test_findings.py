@@ -47,7 +47,7 @@ def test_findings_stand_beside_the_picture_at_their_loop() -> None:
     result = CheckResult((finding(Severity.ERROR),), source="m.pkl")
     part = check_part(Checked(result=result, graph=walk()), Path("m.pkl"))
     (stage,) = part.drawn[0].picture.stages
-    assert stage.remarks == (("warning", "walk", "X005: a error of it"),)
+    assert stage.remarks == (("error", "walk", "X005: a error of it"),)
     assert (part.verdict, part.tone) == ("1 error", Tone.BAD)
     titles = [section.title for section in part.sections]
     assert titles[:3] == ["Findings", "What mends them", "By rule"]
