@@ -46,7 +46,7 @@ class Canvas {
     if (!this.laid) return;
     const { clientWidth: width, clientHeight: height } = this.surface;
     if (!width || !height) return;
-    const whole = Math.min(width / this.laid.width, height / this.laid.height, 1.2);
+    const whole = Math.min((width - 16) / this.laid.width, (height - 16) / this.laid.height, 1.2);
     this.scale = readable ? Math.max(whole, READABLE) : Math.max(whole, LEAST);
     const [first] = this.laid.parts;
     const place = (room, size, start, extent) => {
