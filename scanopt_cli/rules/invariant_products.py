@@ -33,9 +33,9 @@ class InvariantProducts(Rule):
 
     Of non-sequences alone, its value is the same in every step. Out of a Scan that is in no other
     loop, PyTensor moves it when it compiles in its default modes: that is a note. In a loop in a
-    loop, or in a batch of loops, it stays, and is a warning. Of the rows of a sequence, the products
-    of all steps are one product of matrices, which takes a fraction of the time. A matrix that no
-    step changes, and that each step solves by, needs to be factored only once::
+    loop, or in a batch of loops, it stays, and is a warning. Of the rows of a sequence, the
+    products of all steps are one product of matrices, which takes a fraction of the time. A matrix
+    that no step changes, and that each step solves by, needs to be factored only once::
 
         scan(lambda s, A, B: (A @ B) @ s, outputs_info=[x], non_sequences=[A, B], n_steps=n)
         scan(lambda x, s, W: pt.tanh(x @ W + s), sequences=[X], ...)  # X @ W before the loop
