@@ -40,9 +40,9 @@ def test_equal_bodies_are_rewritten_once(monkeypatch, names, second, n_bodies):
     baked: list[Any] = []
     rewritten, rewrite_body = Simplify._rewritten, registered_rewrites._rewrite_body
 
-    def simplify(self: Any, fgraph: Any, *, is_body: bool) -> Any:
+    def simplify(self: Any, fgraph: Any, **how: bool) -> Any:
         simplified.append(len(fgraph.apply_nodes))
-        return rewritten(self, fgraph, is_body=is_body)
+        return rewritten(self, fgraph, **how)
 
     def bake(linker: Any, op: Any, node: Any, body: Any, *, mode: Any) -> None:
         baked.append(op)
