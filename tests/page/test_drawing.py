@@ -156,7 +156,7 @@ def test_what_a_pass_adds_has_numbers_of_its_own() -> None:
     assert inside[0] & inside[1]
 
 
-@pytest.mark.parametrize("name", ["seed_grad", "nested", *deep("kalman_dlogp", "garch_dlogp")])
+@pytest.mark.parametrize("name", ["seed_grad", "nested", *deep("kalman_dlogp")])
 def test_every_stage_of_a_sample_is_drawn(name: str) -> None:
     drawn = passes_of(samples()[name], "grad")
     assert len(drawn.stages) > 2

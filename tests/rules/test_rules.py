@@ -12,6 +12,7 @@ import pytest
 import scanopt_cli as so
 from scanopt_cli.integration.scan_calls import recorded_scan_calls
 from scanopt_cli.rules.graph_checking import check
+from scanopt_cli.rules.rule_contract import Severity
 from scanopt_cli.rules.rule_registry import rules
 from support.graph_building import scan
 from support.seeded_graphs import SEEDED, VALUES, Graph, V, X, unused
@@ -29,7 +30,9 @@ def test_it_is_found_once(name: str) -> None:
     code, seeded, _ = SEEDED[name]
     (finding,) = found(seeded(), code)
     assert finding.text
-    assert finding.severity is rules()[code].severity
+    # What PyTensor moves as well is a note.
+    is_milder = name == "a product"
+    assert finding.severity is (Severity.NOTE if is_milder else rules()[code].severity)
 
 
 @pytest.mark.parametrize("name", SEEDED)
