@@ -10,18 +10,20 @@ from typing import Any, ClassVar, Self, cast
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
+from pytensor.scan.op import Scan
 
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.loop_forms import condition_key
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.errors import PassError, ScanoptError, brief
 from scanopt_cli.facts import Fact
-from scanopt_cli.ir.inner_graphs import op_name
+from scanopt_cli.ir.inner_graphs import core_op, op_name
 from scanopt_cli.ir.levels import always_computed
 from scanopt_cli.ir.naming import slot_names, titles
 from scanopt_cli.ir.remembered_order import notes_on
-from scanopt_cli.ir.scan_view import ScanView, is_loop, scan_op, view_of
-from scanopt_cli.ir.slots import Slot, SlotView
+from scanopt_cli.ir.scan_view import ScanView, inner_slots, is_loop, scan_op, view_of
+from scanopt_cli.ir.slots import HasSlots, Slot, SlotKind, SlotView
 from scanopt_cli.ir.written import place_of
 from scanopt_cli.remarks import Code, Detail, Reason, Remark, RemarkKind, Why, because
 
@@ -88,7 +90,7 @@ class PassContext:
     """One graph that a pass works on: the outer graph, or a body.
 
     ``path`` names the loops and graphs around it, and ``around`` names the graph's inputs as the
-    loop around it does; ``invariants`` are those that are the same at each step of that loop.
+    loop around it does; ``holder`` is the Op that holds it, ``None`` of the outer graph.
     ``is_inlined`` marks a body that PyTensor inlines in place of its
     OpFromGraph. The pass appends to ``remarks``. With ``strict``, an error of the pass is raised.
     ``sameness`` is what makes exact keys; it may know Ops and loops of graphs before. ``whole`` is
@@ -101,7 +103,7 @@ class PassContext:
     whole: WholeGraph
     path: tuple[str, ...] = ()
     around: Mapping[Variable, str] = field(default_factory=dict)
-    invariants: frozenset[Variable] = frozenset()
+    holder: Op | None = None
     is_inlined: bool = False
     strict: bool = True
     sameness: Sameness = field(default_factory=lambda: Sameness(gradients=True, exact=True))
@@ -152,6 +154,16 @@ class PassContext:
         if self.strict or isinstance(error, ScanoptError):
             raise error
         self.missed(view, Code.PASS_FAILED, None, error=brief(error))
+
+    def invariants(self) -> set[Variable]:
+        """Return the inputs of a loop's body that are the same at each step."""
+        op = None if self.holder is None else core_op(self.holder)
+        if not isinstance(op, Scan | HasSlots):
+            return set()
+        inputs = dict(zip(cast("Scan", op).fgraph.inputs, self.fgraph.inputs, strict=True))
+        kinds = (SlotKind.NON_SEQ, SlotKind.CONSTANT)
+        slots = (slot for slot in inner_slots(op) if slot.kind in kinds)
+        return {inputs[variable] for slot in slots for variable in slot.inner_inputs}
 
     def scans(self, *, from_the_end: bool = False) -> Iterator[ScanView]:
         """Yield each Scan that is still in the graph when its turn comes, in topological order."""

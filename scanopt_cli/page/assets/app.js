@@ -220,7 +220,7 @@ class App {
         ? `: ${made.only} new, ${gone.only} gone, ${made.changed} changed` : "";
       return html("li", {}, html("button", {
         type: "button", onclick: () => this.goTo(n), "aria-label": `${stage.title}${spokenCounts}`,
-        title: `${stage.title}${spokenCounts}`,
+        title: `${stage.title}${spokenCounts}${secondsText(stage)}`,
       }, html("span", {}, stage.title), html("small", {}, counts)));
     }));
   }
@@ -357,6 +357,10 @@ class App {
     acts[event.key]();
   }
 }
+
+// How long a pass took, which may have run several times.
+const secondsText = ({ seconds }) =>
+  seconds === undefined ? "" : `; ${seconds.toPrecision(2)} s in all its runs`;
 
 function groupsAround(members, id) {
   for (const member of members) {

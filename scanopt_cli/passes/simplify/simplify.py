@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Self
 
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import MergeFeature
@@ -106,7 +106,7 @@ class Simplify(Pass):
         elif _differentiates_equal_ops_apart(fgraph, context.digests.sameness):
             context.missed(None, Code.NOT_SIMPLIFIED, because(Why.OPS_FOR_GRADIENTS))
         else:
-            keeps_inverses = _inverts(fgraph, context.invariants)
+            keeps_inverses = _inverts(context)
             rewritten = partial(
                 self._rewritten, is_body=bool(context.path), keeps_inverses=keeps_inverses
             )
@@ -143,13 +143,13 @@ class _Merging(MergeFeature):
             super().process_node(fgraph, node)
 
 
-def _inverts(fgraph: FunctionGraph, invariants: frozenset[Variable]) -> bool:
+def _inverts(context: PassContext) -> bool:
     """Whether an inverse in a body is that of a matrix that no step changes."""
-    inverses = [n for n in fgraph.apply_nodes if isinstance(core_op(n.op), MatrixInverse)]
-    if not (inverses and invariants):
+    nodes = context.fgraph.toposort()
+    inverses = [node for node in nodes if isinstance(core_op(node.op), MatrixInverse)]
+    if not inverses:
         return False
-    found = invariant_nodes(fgraph.toposort(), set(invariants))
-    return not found.isdisjoint(inverses)
+    return not invariant_nodes(nodes, context.invariants()).isdisjoint(inverses)
 
 
 def _is_shared_form(fgraph: FunctionGraph, form: FunctionGraph) -> bool:

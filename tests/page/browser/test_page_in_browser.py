@@ -154,6 +154,15 @@ def test_whatever_is_opened_something_is_in_sight_and_fit_shows_all(opened: Open
         assert box["y"] + box["height"] <= room["y"] + room["height"] + 1
 
 
+def test_a_pass_says_what_it_changed_and_how_long_it_took(opened: Open) -> None:
+    drawn = passes_of(gradient(), "mit-mot-to-sit-sot")
+    timed = replace(drawn, stages=[replace(stage, seconds=0.25) for stage in drawn.stages])
+    one = opened(page(timed))
+    title = one.tab.locator(".stages li:nth-child(2) button").get_attribute("title")
+    assert title.startswith("mit-mot-to-sit-sot: ")
+    assert title.endswith("; 0.25 s in all its runs")
+
+
 def test_signs_are_explained_and_the_text_can_be_put_away(opened: Open) -> None:
     one = opened(optimized())
     one.press("?")
