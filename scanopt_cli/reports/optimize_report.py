@@ -27,7 +27,7 @@ from scanopt_cli.reports.document import (
     located,
 )
 from scanopt_cli.reports.headline import LONGEST_SIZE, arrow, headline, importance
-from scanopt_cli.reports.remark_text import grouped, hint_of, text_of
+from scanopt_cli.reports.remark_text import bracketed_hint, grouped, text_of
 from scanopt_cli.reports.verify_report import verify_report
 from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.rules.rule_contract import Finding
@@ -266,8 +266,7 @@ def _joined(texts: Sequence[str]) -> str:
 
 
 def _item(remark: Remark) -> Item:
-    hint = hint_of(remark)
-    line = _line(remark.scan, remark.place, text_of(remark), "" if hint is None else f" ({hint})")
+    line = _line(remark.scan, remark.place, text_of(remark), bracketed_hint(remark))
     return Item(line, sign=_SIGNS[remark.kind], depth=1)
 
 

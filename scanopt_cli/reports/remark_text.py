@@ -268,6 +268,12 @@ def text_of(remark: Remark) -> str:
     return worded(TEXTS[remark.code], fields)
 
 
+def bracketed_hint(remark: Remark) -> str:
+    """Return the hint of a remark, to stand behind its text; nothing if it has none."""
+    hint = hint_of(remark)
+    return "" if hint is None else f" ({hint})"
+
+
 def hint_of(remark: Remark) -> str | None:
     """Return what a user can do about a missed rewrite, if that is known."""
     return HINTS.get(Why(remark.reason.code)) if remark.reason is not None else None

@@ -15,7 +15,7 @@ from scanopt_cli.remarks import Remark, RemarkKind
 from scanopt_cli.reports.document import Block, Column, Paragraph, Table
 from scanopt_cli.reports.headline import headline
 from scanopt_cli.reports.optimize_report import counts, remarks, timings
-from scanopt_cli.reports.remark_text import grouped, hint_of, text_of
+from scanopt_cli.reports.remark_text import bracketed_hint, grouped, text_of
 from scanopt_cli.reports.verify_report import verify_report
 from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.text import time_text
@@ -101,10 +101,9 @@ def _sections(done: Optimized, note: str) -> Iterator[Section]:
 
 
 def _told(remark: Remark) -> Told:
-    hint = hint_of(remark)
-    more = "" if hint is None else f" ({hint})"
     prefix = f"{remark.pass_name}: " if remark.pass_name else ""
-    return Told(remark.place, remark.scan, f"{prefix}{text_of(remark)}{more}")
+    text = f"{prefix}{text_of(remark)}{bracketed_hint(remark)}"
+    return Told(remark.place, remark.scan, text)
 
 
 def _times(done: Optimized) -> Iterator[Block]:

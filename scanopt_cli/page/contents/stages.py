@@ -13,7 +13,7 @@ from scanopt_cli.page.picture import Picture
 from scanopt_cli.pipeline.optimizing import OptimizeResult, Snapshot, is_same_form
 from scanopt_cli.pipeline.runner import PassRun
 from scanopt_cli.remarks import Remark, RemarkKind
-from scanopt_cli.reports.remark_text import grouped, hint_of, text_of
+from scanopt_cli.reports.remark_text import bracketed_hint, grouped, text_of
 from scanopt_cli.text import plural
 
 MOST_STAGES = 40
@@ -114,9 +114,7 @@ def _remarks(
 
 def told(remarks: Iterable[Remark], prefix: str = "") -> list[tuple[str, str, str]]:
     """Return the kind, the loop and the text of each remark; of equal ones, one."""
-    found = []
-    for remark in grouped(remarks):
-        hint = hint_of(remark)
-        more = "" if hint is None else f" ({hint})"
-        found.append((remark.kind.value, remark.scan, f"{prefix}{text_of(remark)}{more}"))
-    return found
+    return [
+        (remark.kind.value, remark.scan, f"{prefix}{text_of(remark)}{bracketed_hint(remark)}")
+        for remark in grouped(remarks)
+    ]
