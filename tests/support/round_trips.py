@@ -13,7 +13,7 @@ from scanopt_cli.serialization.saving import save
 
 
 def assert_comes_back(graph: Any, file: Path) -> Graph:
-    """Save and load a graph, as data too: digests with names and gradients, and names, are the same."""
+    """Save and load a graph, as data and as a pickle: the digest is the same, and so are names."""
     whole = as_graph(graph)
     as_data = file.with_suffix(".scanopt")
     _assert_same(whole, as_data)

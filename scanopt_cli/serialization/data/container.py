@@ -7,7 +7,7 @@ or called: a class is named by an entry of a closed table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pytensor.graph.op import Op
@@ -19,7 +19,7 @@ from scanopt_cli.serialization.data.decoding import Arrays
 from scanopt_cli.serialization.data.part_reading import PartReader, reason
 from scanopt_cli.serialization.data.part_writing import PartWriter
 from scanopt_cli.serialization.data.text import parsed, written_out
-from scanopt_cli.serialization.payload import FORMAT, SCHEMA
+from scanopt_cli.serialization.payload import FORMAT, SCHEMA, name_from
 from scanopt_cli.version import __version__
 
 VERSION = 1
@@ -186,17 +186,17 @@ def _payload(document: Mapping[str, Any], reader: PartReader) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "schema": SCHEMA,
-        "versions": document["versions"],
+        "versions": _texts(document["versions"]),
         "inputs": [row[:2] for row in inputs],
         "constants": constants,
         "types": reader.parts,
         "ops": reader.parts,
         "nodes": nodes,
         "outputs": table.each("outputs", table.output),
-        "output_names": document["output_names"],
+        "output_names": table.each("output_names", name_from),
         "values": {place: row[2] for place, row in enumerate(inputs) if len(row) > 2},
         "recorded": table.each("recorded", lambda row: tuple(map(reader.decoder.value, row))),
-        "notes": document["notes"],
+        "notes": table.each("notes", name_from),
         "traces": {
             (node, place): stacks[_natural(stack)]
             for node, place, stack in table.each("traces", lambda row: row)
@@ -233,7 +233,7 @@ class _Rows:
         self._reader.part(kind, Type)
         if len(contents) > 1:
             raise ValueError("it has more than a type, a name and contents")
-        return kind, name, *map(self._reader.decoder.contents, contents)
+        return kind, name_from(name), *map(self._reader.decoder.contents, contents)
 
     def constant(self, row: Any) -> tuple[Any, ...]:
         made = self._reader.constant(row)
@@ -241,7 +241,7 @@ class _Rows:
 
     def name(self, row: Any) -> tuple[int, Any]:
         number, name = row
-        return _natural(number), name
+        return _natural(number), name_from(name)
 
     def node(self, row: Any) -> tuple[Any, ...]:
         op, sources, kinds = row
@@ -266,6 +266,12 @@ class _Rows:
         return _tuples(path), (file, line, function, _tuples(arguments))
 
 
+def _texts(versions: Any) -> dict[str, str]:
+    if type(versions) is not dict or any(type(version) is not str for version in versions.values()):
+        raise ValueError("versions is no table of texts")
+    return versions
+
+
 def _natural(value: Any) -> int:
     if type(value) is not int or value < 0:
         raise ValueError(f"{str(value)[:20]} is no number of a row")
@@ -274,8 +280,3 @@ def _natural(value: Any) -> int:
 
 def _tuples(form: Any) -> Any:
     return tuple(map(_tuples, form)) if type(form) is list else form
-
-
-def class_names(document: Mapping[str, Any]) -> Sequence[str]:
-    """Return the names of classes in a table, each as often as it occurs; errors as they come."""
-    return [str(row["class"]) for row in document["parts"] if "class" in row]

@@ -16,6 +16,7 @@ from pytensor.scalar.basic import Composite
 from pytensor.scalar.loop import ScalarLoop
 from pytensor.scan.op import Scan
 from pytensor.tensor.optimize import ScipyWrapperOp
+from pytensor.tensor.random.op import RandomVariable
 
 from scanopt_cli.serialization.unpickler.constructors import argument_sources
 from scanopt_cli.serialization.unpickler.dropping import CACHES
@@ -39,6 +40,8 @@ _NEEDED: tuple[tuple[type[Any], tuple[str, ...] | None], ...] = (
     (SpecifyAssumptions, ("assumptions",)),
 )
 """The attributes that `constructors.make` reads of classes with inner graphs; ``None`` for all."""
+
+_BY_SIGNATURE = frozenset({"ndim_supp", "ndims_params"})
 
 
 def parameters(thing: Op | Type) -> tuple[type[Any], dict[str, Any]]:
@@ -76,7 +79,9 @@ def _needed(cls: type[Any]) -> frozenset[str] | None:
     for base, names in _NEEDED:
         if issubclass(cls, base):
             return None if names is None else frozenset(names)
-    return frozenset(attribute for _, attribute in argument_sources(cast("Hashable", cls)))
+    found = frozenset(attribute for _, attribute in argument_sources(cast("Hashable", cls)))
+    # PyTensor is told them by the signature, and warns of who tells it otherwise.
+    return found - _BY_SIGNATURE if issubclass(cls, RandomVariable) else found
 
 
 def _plain_state(thing: Op | Type) -> dict[str, Any]:
