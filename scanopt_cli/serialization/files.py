@@ -22,6 +22,8 @@ _CHUNK = 1 << 20
 _O_BINARY = getattr(os, "O_BINARY", 0)  # Windows
 DATA_SUFFIX = ".scanopt"
 """How the names of files end that hold a graph as data."""
+GRAPH_SUFFIXES = (DATA_SUFFIX, f"{DATA_SUFFIX}.gz", ".pkl", ".pkl.gz")
+"""How the names of graph files end that are looked for in a directory."""
 GIVE_A_FILE = "give the path of a graph file"
 _UNPACK_IT = "unpack it by gzip -d, if you trust its author"
 _GZIP = b"\x1f\x8b"

@@ -42,6 +42,7 @@ def test_help_and_version() -> None:
         "passes",
         "explain",
         "audit",
+        "convert",
         "cache",
         "capture",
     ):

@@ -42,6 +42,7 @@ COMMANDS: dict[str, list[str]] = {
     "check": ["check", "FILE", "--fix", "-o", "TARGET"],
     "python": ["python", "FILE", "-o", "SCRIPT"],
     "audit": ["audit", "FILE"],
+    "convert": ["convert", "FILE", "TARGET"],
 }
 # What evaluates a graph does so in a child, for as long as it is given.
 UNEVALUATED = {
