@@ -1,4 +1,4 @@
-"""Recorded values beside a captured graph: ``NAME.pkl`` and ``NAME.values.npz``."""
+"""Recorded values beside a captured graph: ``NAME.scanopt`` and ``NAME.values.npz``."""
 
 from __future__ import annotations
 
@@ -22,14 +22,27 @@ _MAX_CALLS = 1000
 def write_values(path: Path, calls: Sequence[Sequence[Any]]) -> Path | None:
     """Write the arguments of ``calls`` beside the graph file ``path``.
 
-    Each call lists one value for each input of the graph: a number, an array of booleans or
-    numbers, or a `numpy.random.Generator`. Returns the file's path, or ``None``, and no file, if
-    there are no calls or a value is of another kind.
+    Returns the file's path, or ``None``, and no file, if `values_file` has none for them.
 
     Raises
     ------
     ScanoptError
         If the file cannot be written.
+    """
+    data = values_file(calls)
+    if data is None:
+        return None
+    target = values_path(path)
+    write_atomically(target, data)
+    return target
+
+
+def values_file(calls: Sequence[Sequence[Any]]) -> bytes | None:
+    """Return the ``.npz`` file of the arguments of ``calls``, in which nothing is pickled.
+
+    Each call lists one value for each input of the graph: a number, an array of booleans or
+    numbers, or a `numpy.random.Generator`, which is written by its state. ``None`` if there are no
+    calls, or a value is of another kind.
     """
     members: dict[str, Any] = {}
     for number, call in enumerate(calls):
@@ -46,9 +59,7 @@ def write_values(path: Path, calls: Sequence[Sequence[Any]]) -> Path | None:
         return None
     stream = io.BytesIO()
     np.savez(stream, allow_pickle=False, **members)
-    target = values_path(path)
-    write_atomically(target, stream.getvalue())
-    return target
+    return stream.getvalue()
 
 
 def read_values(path: Path, n_inputs: int) -> tuple[tuple[Any, ...], ...]:
