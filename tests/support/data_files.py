@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,3 +52,30 @@ def part(document: dict[str, Any], name: str) -> dict[str, Any]:
     found = (row for row in document["parts"] if row.get("class", "graph") == name)
     made: dict[str, Any] = next(found)
     return made
+
+
+PLAIN: tuple[Any, ...] = (
+    *(0, 1, -1, 2**40, 2**70, None, "x", [], {}, 0.5, [[]], "tensor.Elemwise", True, -0.0),
+    *({"op": 0}, {"type": 0}, {"graph": 3}, {"file": 0}, {"slice": [0, 1, 2]}, {"list": []}),
+    *({"named": "ValueError"}, {"float": "7ff8000000000001"}, {"dict": [[0, 1]]}),
+)
+
+
+def change_at_random(document: Any, draw: random.Random) -> None:
+    """Put another value into a table, or leave one out, or write one twice."""
+    table: Any = document
+    while True:
+        keys = list(table) if isinstance(table, dict) else list(range(len(table)))
+        if not keys:
+            return
+        key = draw.choice(keys)
+        if not isinstance(table[key], list | dict) or draw.random() < 0.3:
+            break
+        table = table[key]
+    match draw.randint(0, 3):
+        case 0:
+            del table[key]
+        case 1 if isinstance(table, list):
+            table.append(table[key])
+        case _:
+            table[key] = draw.choice(PLAIN)

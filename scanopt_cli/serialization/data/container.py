@@ -14,12 +14,13 @@ from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 
 from scanopt_cli.errors import LoadError, NotDataError
+from scanopt_cli.ir.graph import check_counts
 from scanopt_cli.serialization.archives import members_of, packed
 from scanopt_cli.serialization.data.decoding import Arrays
 from scanopt_cli.serialization.data.part_reading import PartReader, reason
 from scanopt_cli.serialization.data.part_writing import PartWriter
 from scanopt_cli.serialization.data.text import parsed, written_out
-from scanopt_cli.serialization.payload import FORMAT, SCHEMA, name_from
+from scanopt_cli.serialization.payload import FORMAT, MOST_VARIABLES, SCHEMA, name_from
 from scanopt_cli.version import __version__
 
 VERSION = 1
@@ -175,6 +176,9 @@ def payload_of(data: bytes, where: str) -> dict[str, Any]:
 
 def _payload(document: Mapping[str, Any], reader: PartReader) -> dict[str, Any]:
     table = _Rows(document, reader)
+    check_counts(len(document["inputs"]), len(document["outputs"]))
+    if len(document["constants"]) > MOST_VARIABLES:
+        raise ValueError(f"it has more than {MOST_VARIABLES:,} constants")
     inputs = table.each("inputs", table.input)
     constants = table.each("constants", table.constant)
     table.count = len(inputs) + len(constants)

@@ -10,6 +10,7 @@ from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 
 from scanopt_cli.errors import LoadError, brief
+from scanopt_cli.ir.graph import check_counts
 from scanopt_cli.serialization.data.decoding import Arrays, Decoder
 from scanopt_cli.serialization.data.names import class_of
 from scanopt_cli.serialization.payload import constant_from
@@ -21,6 +22,11 @@ from scanopt_cli.serialization.unpickler.op_state import rebuild, without_compil
 
 _DEEPEST = 100
 """How many parts may be made of each other in a row: an Op of a graph of an Op, and so on."""
+_MOST_PARTS = 200_000
+_MOST_INNER_NODES = 300_000
+_MOST_INNER_VARIABLES = 500_000
+"""How many nodes, and how many inputs, constants and results, all inner graphs may have: a row of a
+few letters makes an object of a thousand bytes."""
 _KINDS: dict[str, type[Any]] = {"op": Op, "type": Type, "graph": FrozenFunctionGraph}
 
 
@@ -47,7 +53,10 @@ class PartReader:
         ------
         LoadError
             If a row is no Op, Type or inner graph; it names the row.
+        ValueError
+            If there are too many.
         """
+        _check_sizes(rows)
         for number, row in enumerate(rows):
             self._depth = 0
             try:
@@ -109,6 +118,7 @@ class PartReader:
         return rebuild(cls, without_compilation(cls, given))
 
     def _graph(self, row: dict[str, Any]) -> FrozenFunctionGraph:
+        check_counts(len(row["inputs"]), len(row["outputs"]))
         inputs = tuple(
             inner_input(place, self.part(kind, Type)) for place, kind in enumerate(row["inputs"])
         )
@@ -135,3 +145,17 @@ class PartReader:
                 raise ValueError(f"variable {str(source)[:20]} is not computed before it is read")
         inputs = tuple(known[source] for source in sources)
         return inner_node(op, inputs, types, position, uses=self._uses, where=self._where)
+
+
+def _check_sizes(rows: Any) -> None:
+    """Check how many objects the rows of the table of parts ask for, before any is made."""
+    graphs = [row for row in rows if type(row) is dict and "nodes" in row]
+    nodes = [node for graph in graphs for node in graph["nodes"]]
+    variables = sum(len(graph["inputs"]) + len(graph["constants"]) for graph in graphs)
+    variables += sum(len(kinds) for _, _, kinds, *_ in nodes)
+    if len(rows) > _MOST_PARTS:
+        raise ValueError(f"it has more than {_MOST_PARTS:,} Ops, Types and inner graphs")
+    if len(nodes) > _MOST_INNER_NODES:
+        raise ValueError(f"its inner graphs have more than {_MOST_INNER_NODES:,} nodes")
+    if variables > _MOST_INNER_VARIABLES:
+        raise ValueError(f"its inner graphs have more than {_MOST_INNER_VARIABLES:,} variables")
