@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -78,4 +79,4 @@ def change_at_random(document: Any, draw: random.Random) -> None:
         case 1 if isinstance(table, list):
             table.append(table[key])
         case _:
-            table[key] = draw.choice(PLAIN)
+            table[key] = deepcopy(draw.choice(PLAIN))
