@@ -127,6 +127,23 @@ def test_generators_are_numbers(file: Path) -> None:
         assert found.get_value().normal() == rng.normal()
 
 
+@pytest.mark.parametrize("name", ["\ud800", "\x00", "\x1b[31m", "a\nb", "", '"', "\\", "名前"])
+def test_any_name_of_a_variable(name: str, file: Path) -> None:
+    x = pt.scalar(name)
+    y = x + 1
+    y.name = name
+    graph = there_and_back(([x], [y]), file)
+    assert [v.name for v in (*graph.inputs, *graph.outputs)] == [name, name]
+
+
+def test_a_name_that_is_a_text_of_numpys(file: Path) -> None:
+    x = pt.scalar("x")
+    graph = there_and_back(([x], [OpFromGraph([x], [x + 1], name=np.str_("own"))(x)]), file)
+    (node,) = graph.fgraph.apply_nodes
+    assert node.op.name == "own"
+    assert type(node.op.name) is str
+
+
 # The file
 
 

@@ -60,6 +60,8 @@ class Encoder:
 
     def _tagged(self, value: Any) -> Any:
         match value:
+            case np.str_():
+                return str(value)
             case FactState():
                 return {"fact": value.value}
             case AssumptionKey():
