@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytensor.compile.mode import get_mode, predefined_modes
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.scan.op import Scan
 
 from scanopt_cli.errors import LoadError, ScanoptError
@@ -159,10 +160,26 @@ _TIMES = ("compile_seconds", "first_call_seconds")
 
 
 def mode_text(mode: Any) -> str:
-    """Return the name of a mode of PyTensor's, or what one of the program's own is made of."""
+    """Return the name of a mode of PyTensor's, or what one of the program's own is made of.
+
+    ``None`` is the mode that PyTensor is configured to use.
+    """
     found = get_mode(mode)
-    names = (name for name, known in predefined_modes.items() if known is found)
-    return next(names, None) or " ".join(str(found).split())[:_LONGEST]
+    for name, known in predefined_modes.items():
+        if known is found:
+            return name
+    parts = {"linker": found.provided_linker, "optimizer": found.provided_optimizer}
+    # Of names of optimizers, PyTensor makes queries at once, which are pages long.
+    told = [
+        f"{name}={_short(part)}"
+        for name, part in parts.items()
+        if not isinstance(part, RewriteDatabaseQuery)
+    ]
+    return f"{type(found).__name__}({', '.join(told)})"
+
+
+def _short(part: Any) -> str:
+    return part[:_LONGEST] if isinstance(part, str) else type(part).__name__
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -37,13 +37,6 @@ def enter(path: Path, **entries: Any) -> None:
         graphs.setdefault(path.name, {"file": path.name}).update(entries)
         table = {"format": _FORMAT, "version": _VERSION, "graphs": list(graphs.values())}
         write_atomically(index, (json.dumps(table, indent=2) + "\n").encode())
-
-
-def entries_of(directory: Path) -> list[Mapping[str, Any]]:
-    """Return the entries of the index of a directory; none if it has no index."""
-    with suppress(ScanoptError):
-        return list(_read(directory / NAME).values())
-    return []
 
 
 def _read(index: Path) -> dict[str, dict[str, Any]]:
