@@ -6,6 +6,7 @@ import gzip
 import json
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,17 @@ def test_shared_variables_do_not_share(file: Path) -> None:
     assert right[1] == held[0][1] == 1
     with zipfile.ZipFile(file) as archive:
         assert len(archive.namelist()) == 4
+
+
+def test_recorded_calls_share_arrays(file: Path) -> None:
+    """A thousand calls with the same data take no more than one."""
+    x = pt.vector("x")
+    data = np.arange(200_000.0)
+    graph = replace(as_graph(([x], [x + 1])), recorded=((data,),) * 1_000)
+    calls = there_and_back(graph, file).recorded
+    assert len(calls) == 1_000
+    assert file.stat().st_size < 2 << 20
+    np.testing.assert_array_equal(calls[-1][0], data)
 
 
 def test_generators_are_numbers(file: Path) -> None:

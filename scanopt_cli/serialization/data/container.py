@@ -165,7 +165,7 @@ def payload_of(data: bytes, where: str) -> dict[str, Any]:
     reader = PartReader(arrays, where)
     try:
         reader.read(document["parts"])
-        payload = _payload(document, reader)
+        payload = _payload(document, reader, arrays)
         arrays.check_all_used()
     except LoadError as error:
         raise LoadError(f"{TABLE}: {error.what}", where=where, hint="write it again") from None
@@ -174,7 +174,7 @@ def payload_of(data: bytes, where: str) -> dict[str, Any]:
     return payload
 
 
-def _payload(document: Mapping[str, Any], reader: PartReader) -> dict[str, Any]:
+def _payload(document: Mapping[str, Any], reader: PartReader, arrays: Arrays) -> dict[str, Any]:
     table = _Rows(document, reader)
     check_counts(len(document["inputs"]), len(document["outputs"]))
     if len(document["constants"]) > MOST_VARIABLES:
@@ -187,6 +187,7 @@ def _payload(document: Mapping[str, Any], reader: PartReader) -> dict[str, Any]:
     if table.names:
         raise ValueError(f"names: variable {min(table.names)} is not the output of a node")
     stacks = table.each("stacks", _tuples)
+    arrays.stop_counting()
     return {
         "format": FORMAT,
         "schema": SCHEMA,

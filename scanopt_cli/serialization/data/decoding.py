@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from scanopt_cli.serialization.unpickler.generators import generator_from_state
 from scanopt_cli.serialization.unpickler.inner_parts import scan_info
 
 _SPARSE_PARTS = 4
+_MOST_READ = 1 << 30
 _IN_SLICES = (int, np.integer, Type)
 
 
@@ -35,6 +37,11 @@ class Arrays:
         self._files = files
         self._made: dict[int, np.ndarray[Any, Any]] = {}
         self._given_away: set[int] = set()
+        self._left: float = _MOST_READ
+
+    def stop_counting(self) -> None:
+        """Let recorded calls, which nobody hashes, refer to arrays any number of times."""
+        self._left = inf
 
     def array(self, number: Any, *, to_keep: bool) -> np.ndarray[Any, Any]:
         """Return an array by its number; constants and recorded calls share one.
@@ -43,6 +50,10 @@ class Arrays:
         """
         if type(number) is not int or not 0 <= number < len(self._files):
             raise ValueError("the number of an array that is not in the file")
+        # Whoever hashes or checks the values goes through an array wherever it occurs.
+        self._left -= len(self._files[number])
+        if self._left < 0:
+            raise ValueError(f"its constants refer to more than {_MOST_READ:,} bytes of arrays")
         if number in self._given_away or (to_keep and number in self._made):
             raise ValueError("a shared variable whose array is that of something else, too")
         if to_keep:
