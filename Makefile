@@ -21,7 +21,7 @@ KEPT ?= tests/benchmarks/test_start.py tests/benchmarks/test_growth.py tests/ben
 TABLES ?= docs/figures/tables
 
 .DEFAULT_GOAL := help
-.PHONY: help demo samples test test-deep mutants fuzz lint docs man dist release bench bench-save bench-compare figures firing clean FORCE
+.PHONY: help screenshots demo samples test test-deep mutants fuzz lint docs man dist release bench bench-save bench-compare figures firing clean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -58,8 +58,10 @@ lint: .venv/installed-dev ## Check style, types and who imports whom
 	$(VENV)/python -m mypy
 	$(VENV)/lint-imports
 
-docs: .venv/installed ## Write the manual of the rules, docs/rules.md, as the rules have it
+docs: .venv/installed-docs ## Build the site in build/docs, and write docs/rules.md as the rules have it
 	$(SCANOPT) rules --format markdown > docs/rules.md
+	$(VENV)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/docs
+	@echo 'next: open build/docs/index.html'
 
 man: .venv/installed ## Write the man pages into build/man
 	$(VENV)/python -m scanopt_cli.cli.man_pages build/man
@@ -69,6 +71,10 @@ dist: .venv/installed ## Build the wheel and the source distribution, and check 
 
 release: .venv/installed ## Cut the change log: make release VERSION=0.2.0
 	$(VENV)/python .ci/release.py cut $(VERSION)
+
+screenshots: samples .venv/installed-dev ## Take the pictures of pages for the docs, in Chromium
+	@.ci/install-browser
+	PYTHONPATH=tests $(VENV)/python tests/page/browser/screenshots.py
 
 bench: .venv/installed-dev ## Run the benchmarks
 	OPENBLAS_NUM_THREADS=1 $(VENV)/python -m pytest -o addopts=--strict-markers $(BENCH_ARGS) tests/benchmarks
@@ -86,8 +92,8 @@ figures: .venv/installed-dev ## Run the benchmarks, and write the tables of the 
 	OPENBLAS_NUM_THREADS=1 $(VENV)/python -m pytest -o addopts=--strict-markers $(BENCH_ARGS) \
 		--figures $(TABLES) tests/benchmarks
 
-firing: .venv/installed-dev ## Write docs/passes.md: what each pass of a preset does to real graphs
-	PYTHONPATH=tests:sample_graphs $(VENV)/python tests/benchmarks/firing.py > docs/passes.md
+firing: .venv/installed-dev ## Write docs/figures/what_passes_do.md: what each pass of a preset does to real graphs
+	PYTHONPATH=tests:sample_graphs $(VENV)/python tests/benchmarks/firing.py > docs/figures/what_passes_do.md
 
 clean: ## Remove everything that was built
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
@@ -103,6 +109,11 @@ clean: ## Remove everything that was built
 .venv/installed-dev: .venv/installed
 	@echo 'installing what the tests need into .venv'
 	@$(PIP_INSTALL) '.[dev]'
+	@touch $@
+
+.venv/installed-docs: .venv/installed
+	@echo 'installing what the site needs into .venv'
+	@$(PIP_INSTALL) '.[docs]'
 	@touch $@
 
 # A .venv that is missing, too old or moved is made anew, whatever its stamps say.

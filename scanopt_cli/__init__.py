@@ -74,6 +74,8 @@ if TYPE_CHECKING:
     from scanopt_cli.integration.nan_guarding import NanGuard as NanGuard
     from scanopt_cli.integration.nan_guarding import nan_guard as nan_guard
     from scanopt_cli.ir.graph import Graph as Graph
+    from scanopt_cli.page.viewing import PageView as PageView
+    from scanopt_cli.page.viewing import view as view
     from scanopt_cli.pipeline.optimizing import OptimizeResult as OptimizeResult
     from scanopt_cli.pipeline.optimizing import optimize as optimize
     from scanopt_cli.pipeline.runner import PassRun as PassRun
@@ -130,6 +132,7 @@ _MODULES = {
         "integration.compilation.left_loops": "LoopLeft",
         "integration.nan_guarding": "NanGuard nan_guard",
         "ir.graph": "Graph",
+        "page.viewing": "PageView view",
         "pipeline.optimizing": "OptimizeResult optimize",
         "pipeline.runner": "PassRun",
         "python_source.script": "PythonScript",

@@ -40,6 +40,11 @@ def line_of(result: Presented) -> str:
     return str(_reports().in_short(result))
 
 
+def html_of(result: object) -> str:
+    """Return a result, or several of one kind, as HTML for a notebook."""
+    return str(_reports().html(result))
+
+
 def show(result: Presented) -> None:
     """Print a result: in colour at a terminal, as plain text elsewhere."""
     _reports().show(result)

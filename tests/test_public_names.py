@@ -34,6 +34,12 @@ def test_every_public_name_is_there() -> None:
         so.nothing  # noqa: B018
 
 
+@pytest.mark.parametrize("name", ["enabled", "Enabled", "nan_guard", "capture", "optimize", "loop"])
+def test_a_name_may_be_the_first_that_is_used(name: str) -> None:
+    """Before anything imports PyTensor, whose import registers the passes."""
+    assert _in_a_new_process(f"import scanopt_cli as so; print(so.{name}.__name__)").endswith(name)
+
+
 def test_type_checkers_see_the_same_names() -> None:
     """What they read is imported for them alone, under the name that is imported on first use."""
     tree = ast.parse(Path(so.__file__).read_text())

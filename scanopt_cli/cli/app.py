@@ -33,9 +33,11 @@ from scanopt_cli.cli import python as python_command
 from scanopt_cli.cli import reduce as reduce_command
 from scanopt_cli.cli import trace as trace_command
 from scanopt_cli.cli import verify as verify_command
+from scanopt_cli.cli import view as view_command
 from scanopt_cli.cli.console import finish, set_up, tell
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.help import Command, Group
+from scanopt_cli.cli.pages import remember_command
 from scanopt_cli.environment import STRICT
 from scanopt_cli.errors import ScanoptError
 
@@ -55,6 +57,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("grad", grad_command.grad),
     ("hash", hash_command.hash_graphs),
     ("inspect", inspect_command.inspect),
+    ("view", view_command.view),
     ("python", python_command.python),
     ("verify", verify_command.verify),
     ("bench", bench_command.bench),
@@ -134,6 +137,7 @@ def run(arguments: Sequence[str]) -> int:
     arguments, debug = _take_debug(arguments)
     if debug:
         os.environ[STRICT] = "1"
+    remember_command(arguments)
     try:
         result = app(arguments, prog_name="scanopt", standalone_mode=False)
         finish()

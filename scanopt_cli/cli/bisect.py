@@ -13,10 +13,12 @@ from scanopt_cli.cli.options import (
     AllowPackages,
     Format,
     GraphFile,
+    HtmlFile,
     OutputFormat,
     Pipeline,
     Trust,
 )
+from scanopt_cli.cli.pages import require_page, write_page
 from scanopt_cli.cli.properties import (
     Arguments,
     Check,
@@ -73,6 +75,7 @@ def bisect(
         ),
     ] = None,
     repro: Repro = None,
+    html: HtmlFile = None,
     output_format: OutputFormat = Format.RICH,
     trust: Trust = False,
     allow_package: AllowPackages = None,
@@ -94,6 +97,7 @@ def bisect(
         raise ScanoptError(
             "there is no such directory", where=f"-o {output}", hint="create it first"
         )
+    require_page(html, [graph], [("--repro", repro)])
     wrong = property_of(mode, check, raises, slower, larger, rtol, runs, seed, arguments, steps)
     limits = limits_of(timeout, memory)
     with plug_in_warnings():
@@ -114,6 +118,10 @@ def bisect(
                 _keep(
                     culprit, output, "" if len(found.culprits) == 1 else f"{number}.", trust=trust
                 )
+        if html is not None:
+            from scanopt_cli.page.contents.bisect_page import bisect_part
+
+            write_page(html, [bisect_part(found, str(graph))])
         if repro is not None:
             _write_repro(loaded, found, wrong, limits, repro)
     return finding(bool(found.culprits))

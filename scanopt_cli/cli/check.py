@@ -18,10 +18,12 @@ from scanopt_cli.cli.options import (
     AllowPackages,
     Force,
     Format,
+    HtmlFile,
     OutputFile,
     Trust,
     require_use_of_force,
 )
+from scanopt_cli.cli.pages import require_page, write_page
 from scanopt_cli.cli.results import print_blocks, print_json
 from scanopt_cli.cli.session import session
 from scanopt_cli.cli.targets import targets, write
@@ -31,6 +33,7 @@ from scanopt_cli.text import comma_separated
 
 if TYPE_CHECKING:
     from scanopt_cli.diff.changes import GraphDiff
+    from scanopt_cli.page.contents.parts import Part
     from scanopt_cli.reports.check_report import Mending
     from scanopt_cli.rules.graph_checking import CheckResult
 
@@ -112,6 +115,7 @@ def check(
             help="Show findings of copies of a loop, and what is not proved.",
         ),
     ] = False,
+    html: HtmlFile = None,
     output_format: Annotated[CheckFormat, typer.Option("--format", help="How to print it.")] = (
         CheckFormat.RICH
     ),
@@ -125,6 +129,7 @@ def check(
     options win.
     """
     from scanopt_cli.diff.comparing import diff as diff_graphs
+    from scanopt_cli.reports import check_report
     from scanopt_cli.reports.check_report import Mending
     from scanopt_cli.rules.graph_checking import check as check_graph
     from scanopt_cli.rules.mending import Mended, mend
@@ -155,7 +160,10 @@ def check(
     known = read_baseline(baseline or (None if write_baseline else settings.baseline))
     files = _files(graphs)
     places = {} if output is None else targets(list(files), output, force=force)
+    written = [("--write-baseline", write_baseline), *(("-o", place) for place in places.values())]
+    require_page(html, files, written)
     batch = Batch(list(files))
+    parts: list[Part] = []
     results: dict[Path, CheckResult] = {}
     mended: dict[Path, Mended] = {}
     diffs: dict[Path, GraphDiff] = {}
@@ -176,11 +184,21 @@ def check(
                 if path in places:
                     write(done.graph, places[path], trust=trust)
                 mended[path], results[path] = done.mended, done.left
+                new = done.graph if done.mended.passes is not None else None
             else:
                 results[path] = check_graph(graph, suspects=verbose, **how)
+                new = None
+            if html is not None:
+                from scanopt_cli.page.contents.check_page import Checked, check_part
+
+                own = Mending(unsafe_fixes, mended, diffs, are_written=bool(places))
+                shown = Checked(result=results[path], graph=graph, mended=new)
+                parts.append(check_part(shown, path, own))
             batch.results.append(path)
     mending = Mending(unsafe_fixes, mended, diffs, are_written=bool(places))
     _print(results, batch, output_format, mending, statistics=statistics, verbose=verbose)
+    if html is not None:
+        write_page(html, parts, batch, verdict=check_report.total(results, mending))
     if write_baseline is not None:
         save_baseline(write_baseline, [f for r in results.values() for f in r.findings])
         tell(f"wrote {write_baseline}")

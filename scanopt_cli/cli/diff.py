@@ -11,7 +11,8 @@ import typer
 
 from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.exits import ExitCode, finding
-from scanopt_cli.cli.options import AllowPackages, Format, Trust
+from scanopt_cli.cli.options import AllowPackages, Format, HtmlFile, Trust
+from scanopt_cli.cli.pages import require_page, write_page
 from scanopt_cli.cli.results import print_blocks, print_json
 from scanopt_cli.cli.session import session
 from scanopt_cli.errors import ScanoptError
@@ -61,6 +62,7 @@ def diff(
     names: Annotated[
         bool, typer.Option("--names", help="Report renamed inputs and loops as differences too.")
     ] = False,
+    html: HtmlFile = None,
     output_format: Annotated[DiffFormat, typer.Option("--format", help="How to print it.")] = (
         DiffFormat.RICH
     ),
@@ -80,11 +82,17 @@ def diff(
     )
     if only_budget and limits is None:
         raise ScanoptError("there is no budget", where="--only-budget", hint="give --budget COUNTS")
+    require_page(html, [a, b])
     with session(a, b, trust=trust, allow_packages=allow_package) as work:
         before, after = map(work.load, (a, b))
         found = diff_graphs(before, after, names=names)
         violations = check(limits, after) if limits is not None else ()
         _print(found, violations, b, output_format, stat=stat, lines=lines)
+        if html is not None:
+            from scanopt_cli.page.contents.diff_page import Compared, diff_part
+
+            compared = Compared(found=found, violations=violations, graphs=(before, after))
+            write_page(html, [diff_part(compared, f"{a} → {b}")])
     return finding(bool(violations) or not (found.same or only_budget))
 
 

@@ -16,11 +16,13 @@ from scanopt_cli.cli.options import (
     Force,
     Format,
     GraphFile,
+    HtmlFile,
     Modes,
     OutputFormat,
     Trust,
     require_use_of_force,
 )
+from scanopt_cli.cli.pages import require_page, write_page
 from scanopt_cli.cli.results import print_result
 from scanopt_cli.cli.session import session
 from scanopt_cli.cli.targets import require_target
@@ -92,6 +94,7 @@ def grad(
         typer.Option("-o", "--output-file", metavar="OUT", help="Write the derivative here."),
     ] = None,
     force: Force = False,
+    html: HtmlFile = None,
     output_format: OutputFormat = Format.RICH,
     trust: Trust = False,
     allow_package: AllowPackages = None,
@@ -108,6 +111,7 @@ def grad(
     require_use_of_force(output_file, force=force)
     if output_file is not None:
         require_target(output_file, graph, force=force)
+    require_page(html, [graph], [("-o", output_file)])
     position = int(output) if output.lstrip("+-").isdigit() else output
     strategies = list(dict.fromkeys(strategy or [Strategy.AUTO]))
     found: list[Derivative] = []
@@ -147,6 +151,10 @@ def grad(
             derivative, show=show, lines=0 if output_format is Format.MARKDOWN else lines
         )
         print_result(output_format, "grad", derivative, report)
+        if html is not None:
+            from scanopt_cli.page.contents.grad_page import grad_part
+
+            write_page(html, [grad_part(derivative, str(graph))])
         codes += [_code(one, is_asked_for=check is True) for one in found]
         code = _code(found[0], is_asked_for=check is True)
         _write(derivative, output_file, code=code, trust=trust)

@@ -7,7 +7,17 @@ from typing import Annotated
 import typer
 
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.options import AllowPackages, Format, GraphFile, OutputFormat, Trust
+from scanopt_cli.cli.options import (
+    AllowPackages,
+    Format,
+    GraphFile,
+    HtmlFile,
+    OutputFormat,
+    StepCode,
+    Trust,
+    require_page_for,
+)
+from scanopt_cli.cli.pages import require_page, write_page
 from scanopt_cli.cli.results import print_result
 from scanopt_cli.cli.session import session
 
@@ -27,6 +37,8 @@ def inspect(
         int | None,
         typer.Option(min=1, metavar="N", help="Show N levels of loops; 1 omits those inside."),
     ] = None,
+    html: HtmlFile = None,
+    code: StepCode = False,
     output_format: OutputFormat = Format.RICH,
     trust: Trust = False,
     allow_package: AllowPackages = None,
@@ -40,8 +52,20 @@ def inspect(
     from scanopt_cli.analysis.inspection import inspect_graph
     from scanopt_cli.reports.inspect_report import inspect_report
 
-    with session(graph, trust=trust, allow_packages=allow_package, only_read=True) as work:
-        inspection = chosen(inspect_graph(work.load(graph).fgraph), loop, depth)
+    require_page_for(html, code=code)
+    require_page(html, [graph])
+    parts = []
+    with session(graph, trust=trust, allow_packages=allow_package, only_read=html is None) as work:
+        loaded = work.load(graph)
+        inspection = chosen(inspect_graph(loaded.fgraph), loop, depth)
+        if html is not None:
+            from scanopt_cli.page.contents.step_code import code_sections
+            from scanopt_cli.page.contents.view_page import Viewed, view_part
+
+            more = tuple(code_sections(loaded)) if code else ()
+            parts.append(view_part(Viewed(graph=loaded, inspection=inspection, more=more)))
     details = True if loop is not None else None
     print_result(output_format, "inspect", inspection, inspect_report(inspection, details=details))
+    if html is not None:
+        write_page(html, parts)
     return ExitCode.CLEAN

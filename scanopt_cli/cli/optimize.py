@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from shlex import join
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,13 +20,17 @@ from scanopt_cli.cli.options import (
     Force,
     Format,
     GraphFiles,
+    HtmlFile,
     Modes,
     OutputFile,
     OutputFormat,
     Pipeline,
+    StepCode,
     Trust,
+    require_page_for,
     require_use_of_force,
 )
+from scanopt_cli.cli.pages import require_page, write_page
 from scanopt_cli.cli.results import print_blocks, print_json, print_to_stderr
 from scanopt_cli.cli.session import session
 from scanopt_cli.cli.targets import targets, write
@@ -33,11 +38,13 @@ from scanopt_cli.errors import PassFailedError, ScanoptError
 from scanopt_cli.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scanopt_cli.ir.graph import Graph
+    from scanopt_cli.page.contents.parts import Part
+    from scanopt_cli.page.contents.stages import Stages
     from scanopt_cli.pipeline.contract import Pass
-    from scanopt_cli.pipeline.optimizing import OptimizeResult
+    from scanopt_cli.pipeline.optimizing import OptimizeResult, Snapshot
     from scanopt_cli.reports.document import Block
     from scanopt_cli.rules.graph_checking import CheckResult
 
@@ -104,6 +111,8 @@ def optimize(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show what each pass did, missed and found out.")
     ] = False,
+    html: HtmlFile = None,
+    code: StepCode = False,
     output_format: OutputFormat = Format.RICH,
     trust: Trust = False,
     allow_package: AllowPackages = None,
@@ -127,9 +136,12 @@ def optimize(
     graphs = list(dict.fromkeys(graphs))
     require_use_of_force(output, force=force)
     target_of = {} if output is None else targets(graphs, output, force=force)
+    require_page_for(html, code=code)
+    require_page(html, graphs, [("-o", target) for target in target_of.values()])
     kind = DiffKind.STRUCTURAL if patch else diff
     shown = _Shown(output_format, kind, stat, lines, depth, quiet, verbose)
     batch = Batch(graphs)
+    parts: list[Part] = []
     codes = [ExitCode.CLEAN]
     gate_findings: dict[Path, CheckResult] = {}
     # What `check` finds in the results is always told, with --check or without.
@@ -141,10 +153,16 @@ def optimize(
             session(path, trust=trust, allow_packages=allow_package) as work,
         ):
             with status(title, "optimizing") as show_progress:
+                started = perf_counter()
                 graph = work.load(path, recorded=verify)
-                watch = None
+                loaded = perf_counter()
+                stages, changes = None, None
+                if html is not None:
+                    from scanopt_cli.page.contents.stages import Stages
+
+                    stages = Stages(graph)
                 if print_changed:
-                    watch = showing_changes(
+                    changes = showing_changes(
                         print_to_stderr,
                         graph,
                         structural=kind is DiffKind.STRUCTURAL,
@@ -158,9 +176,10 @@ def optimize(
                         verify=verify,
                         modes=mode or DEFAULT,
                         limit=limit,
-                        watch=watch,
+                        watch=_watching(stages, changes),
                         progress=show_progress,
                     )
+                seconds = {"loading": loaded - started, "optimizing": perf_counter() - loaded}
                 findings_left[path] = check_graph(result.graph)
                 if gate is not None:
                     gate_findings[path] = gate.check(graph, path)
@@ -179,14 +198,42 @@ def optimize(
                 print_to_stderr([timings(result.passes)])
             _print_warnings(path, result, limit)
             codes.append(_write_if_verified(path, result, target, trust=trust))
+            if stages is not None:
+                from scanopt_cli.page.contents.optimize_page import Optimized, optimize_part
+                from scanopt_cli.page.contents.step_code import code_sections
+
+                done = Optimized(
+                    result=result,
+                    left=findings_left[path],
+                    mendable=gate_findings.get(path),
+                    stages=stages,
+                    seconds=seconds,
+                    more=tuple(code_sections(result.graph)) if code else (),
+                )
+                parts.append(optimize_part(done, str(path)))
     if output_format is Format.JSON:
         print_json("optimize", {"graphs": batch.results})
     elif gate_findings:
         print_blocks(output_format, check_report.gate(gate_findings))
     elif len(findings_left) > 1 and not quiet:
         print_blocks(output_format, [Paragraph(), Paragraph(check_report.total(findings_left))])
+    if html is not None:
+        write_page(html, parts, batch, verdict=check_report.total(findings_left))
     codes.append(finding(any(result.findings for result in gate_findings.values())))
     return batch.finish(max(codes))
+
+
+def _watching(
+    stages: Stages | None, changes: Callable[[Snapshot], None] | None
+) -> Callable[[Snapshot], None] | None:
+    """Return what is called after each pass that changes a graph: what keeps, and what prints."""
+    watches = [*([stages.watch] if stages is not None else []), *([changes] if changes else [])]
+
+    def watch(snapshot: Snapshot) -> None:
+        for each in watches:
+            each(snapshot)
+
+    return watch if watches else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,18 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
 
 
+def require_page_for(page: Path | None, *, code: bool) -> None:
+    """Check that ``--code`` is not given without ``--html``.
+
+    Raises
+    ------
+    ScanoptError
+        If it is.
+    """
+    if code and page is None:
+        raise ScanoptError("is for --html", where="--code", hint="give both, or neither")
+
+
 def require_use_of_force(output: Path | None, *, force: bool) -> None:
     """Check that ``--force`` is not given without ``-o``.
 
@@ -65,6 +77,23 @@ OutputFile = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Let -o replace the graph by its own result.")]
+HtmlFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--html",
+        metavar="FILE",
+        help="Write all of this as one page too, with the picture of the graph; it needs no "
+        "network. An earlier page is replaced, no other file.",
+    ),
+]
+StepCode = Annotated[
+    bool,
+    typer.Option(
+        "--code",
+        help="Let the page show a step of each distinct loop as Python source: as the graph has "
+        "it, and as PyTensor's rewrites leave it to be compiled; no machine code.",
+    ),
+]
 Pipeline = Annotated[
     str,
     typer.Option(

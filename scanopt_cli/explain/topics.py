@@ -21,6 +21,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "length",
         "carry",
         "invariant",
+        "on_numbers",
         "traced_loop",
         "op_from_graph",
     ),

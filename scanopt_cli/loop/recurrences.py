@@ -328,7 +328,7 @@ def _read_before(
     return [
         v
         for v in dict.fromkeys(read)
-        if v in varies and v not in depends and (v in raising or work[v] > _LITTLE)
+        if v in varies and v not in depends and (v in raising or work.get(v, 0) > _LITTLE)
     ]
 
 

@@ -39,17 +39,24 @@ class Drawing:
         self._known = _Known()
 
     def add(
-        self, title: str, fgraph: FunctionGraph, remarks: Iterable[tuple[str, str, str]] = ()
+        self,
+        title: str,
+        fgraph: FunctionGraph,
+        remarks: Iterable[tuple[str, str, str]] = (),
+        seconds: float | None = None,
     ) -> None:
         """Draw the next stage of the graph, which must not change afterwards.
 
         ``remarks`` are what a pass says of it: for each, its kind, the loop and the text.
+        ``seconds`` is how long the pass took in all.
         """
         level = f"stage {len(self._stages)}"
         reports = {one.loop.view.node: one for one in reported_loops(fgraph)}
         before = self._known.drawn[self._stages[-1].level] if self._stages else None
         _StageDrawing(self._known, reports).draw(level, fgraph, _AT_THE_TOP, before)
-        self._stages.append(Stage(title=title, level=level, remarks=tuple(remarks)))
+        self._stages.append(
+            Stage(title=title, level=level, seconds=seconds, remarks=tuple(remarks))
+        )
 
     def picture(self) -> Picture:
         """Return what is drawn."""

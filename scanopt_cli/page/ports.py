@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 
 from scanopt_cli.analysis.inspection import ReportedLoop, ScanReport, SlotReport
 from scanopt_cli.ir.inner_graphs import body_of
+from scanopt_cli.ir.slots import Slot
 from scanopt_cli.page.ends import Around
 from scanopt_cli.page.picture import Port
 from scanopt_cli.text import plural, size_text
@@ -32,31 +33,26 @@ def ports(node: Apply, reported: ReportedLoop | None) -> tuple[Port, ...]:
                 for name, v in zip(around.output_names, body.outputs, strict=True)
             ),
         )
-    slots = reported.report.slots
-    sizes = [size.at(_UNKNOWN) for size in reported.sizes]
     steps = Port(name=STEPS, kind=STEPS, fed_by=reported.report.steps)
-    return (*(_port(*pair) for pair in zip(slots, sizes, strict=True)), steps)
+    of_loop = zip(reported.loop.view.slots, reported.report.slots, reported.sizes, strict=True)
+    return (*(_port(slot, told, size.at(_UNKNOWN)) for slot, told, size in of_loop), steps)
 
 
-def _port(slot: SlotReport, size: float) -> Port:
-    shape = f" ({', '.join(slot.shape)})" if slot.shape else ""
-    note = (
-        "" if slot.whole or slot.rows is None else "trimmed" if slot.trimmed else "may be trimmed"
-    )
+def _port(slot: Slot, told: SlotReport, size: float) -> Port:
+    shape = f" ({', '.join(told.shape)})" if told.shape else ""
+    is_constant = slot.has_input and isinstance(slot.outer_input, Constant)
     return Port(
-        name=slot.name,
-        kind=slot.kind,
-        taps=slot.taps,
-        out_taps=slot.out_taps if slot.kind == "mit_mot" else (),
-        type=f"{slot.dtype}{shape}",
-        fed_by=slot.fed_by,
-        inside=slot.inside,
-        read_by=slot.read_by or (("nothing",) if slot.out_taps else ()),
-        rows=slot.rows or "",
-        memory="" if slot.bytes is None else size_text(slot.bytes),
-        note="; ".join(
-            filter(None, (note, "every step draws the same" if slot.same_draws else ""))
-        ),
+        name=told.name,
+        kind=told.kind,
+        taps=told.taps,
+        out_taps=told.out_taps if told.kind == "mit_mot" else (),
+        type=f"{told.dtype}{shape}",
+        fed_by=f"a constant: {told.fed_by}" if is_constant and told.fed_by else told.fed_by,
+        inside=told.inside,
+        read_by=told.read_by or (("nothing",) if told.out_taps else ()),
+        rows=told.rows or "",
+        memory="" if told.bytes is None else size_text(told.bytes),
+        note="; ".join(_notes(told)),
         size=size,
     )
 

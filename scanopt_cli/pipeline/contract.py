@@ -88,7 +88,8 @@ class PassContext:
     """One graph that a pass works on: the outer graph, or a body.
 
     ``path`` names the loops and graphs around it, and ``around`` names the graph's inputs as the
-    loop around it does. ``is_inlined`` marks a body that PyTensor inlines in place of its
+    loop around it does; ``invariants`` are those that are the same at each step of that loop.
+    ``is_inlined`` marks a body that PyTensor inlines in place of its
     OpFromGraph. The pass appends to ``remarks``. With ``strict``, an error of the pass is raised.
     ``sameness`` is what makes exact keys; it may know Ops and loops of graphs before. ``whole`` is
     the graph that holds the body, at any depth.
@@ -100,6 +101,7 @@ class PassContext:
     whole: WholeGraph
     path: tuple[str, ...] = ()
     around: Mapping[Variable, str] = field(default_factory=dict)
+    invariants: frozenset[Variable] = frozenset()
     is_inlined: bool = False
     strict: bool = True
     sameness: Sameness = field(default_factory=lambda: Sameness(gradients=True, exact=True))

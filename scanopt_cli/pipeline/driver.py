@@ -27,7 +27,8 @@ from scanopt_cli.ir.inner_graphs import (
     with_body,
 )
 from scanopt_cli.ir.remembered_order import RememberedOrder
-from scanopt_cli.ir.scan_view import is_loop, view_of
+from scanopt_cli.ir.scan_view import inner_slots, is_loop, loop_op, view_of
+from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.pipeline.contract import Fixpoint, Pass, PassContext, Rewrite, WholeGraph
 from scanopt_cli.pipeline.registry import package_of
 from scanopt_cli.remarks import Code, Remark, Why, because
@@ -303,6 +304,7 @@ class PassDriver:
                 fgraph=unfrozen,
                 path=(*context.path, title),
                 around=names,
+                invariants=_invariants(node, unfrozen),
                 is_inlined=bool(getattr(node.op, "is_inline", False)),
             )
             spent, rewrites, n_remarks = self._budget.spent, self.rewrites, len(self.remarks)
@@ -333,6 +335,17 @@ def _types(fgraph: FunctionGraph) -> int:
     """Return a hash of the types of all variables that nodes compute."""
     types = Counter(variable.type for node in fgraph.apply_nodes for variable in node.outputs)
     return hash(frozenset(types.items()))
+
+
+def _invariants(node: Apply, unfrozen: FunctionGraph) -> frozenset[Variable]:
+    """Return the inputs of the unfrozen body of ``node`` that are the same at each of its steps."""
+    op = loop_op(node)
+    if op is None:
+        return frozenset()
+    to_unfrozen = dict(zip(op.fgraph.inputs, unfrozen.inputs, strict=True))
+    kinds = (SlotKind.NON_SEQ, SlotKind.CONSTANT)
+    slots = (slot for slot in inner_slots(op) if slot.kind in kinds)
+    return frozenset(to_unfrozen[variable] for slot in slots for variable in slot.inner_inputs)
 
 
 def _with_body(op: Op, old: FrozenFunctionGraph, new: FunctionGraph) -> Op | None:

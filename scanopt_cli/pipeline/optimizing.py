@@ -37,10 +37,11 @@ _MOST_TURNS = 8
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The graph as it was right after a pass changed it."""
+    """The graph as it was right after a pass changed it, and what the pass says of that."""
 
     pass_name: str
     graph: Graph
+    remarks: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -127,7 +128,7 @@ def optimize(
     original, warnings = copy_nodes(work.fgraph), same_draws(work.fgraph)
     runs = settle(work, sequence, limit=limit, watch=watch) if sequence else ()
     after = statistics(work.fgraph)
-    is_same = _is_same(original, work.fgraph)
+    is_same = is_same_form(original, work.fgraph)
     if is_same:  # one pass may have undone another
         runs = tuple(replace(run, changed=False) for run in runs)
     return OptimizeResult(
@@ -213,14 +214,14 @@ def _run_once(
     watch: Callable[[Snapshot], None] | None,
     begin: Callable[[Pass], None] | None,
 ) -> tuple[PassRun, ...]:
-    def watched(item: Pass, _: object) -> None:
+    def watched(item: Pass, _: object, remarks: Sequence[Remark]) -> None:
         if watch is not None:
-            watch(Snapshot(item.name, work.copy()))
+            watch(Snapshot(item.name, work.copy(), tuple(remarks)))
 
     return runner.run(work.fgraph, watch=watched, begin=begin)
 
 
-def _is_same(one: FunctionGraph, other: FunctionGraph) -> bool:
+def is_same_form(one: FunctionGraph, other: FunctionGraph) -> bool:
     """Whether two graphs compute the same with equally many nodes."""
     sameness = Sameness()
     return n_nodes(one) == n_nodes(other) and sameness.of_graph(one) == sameness.of_graph(other)

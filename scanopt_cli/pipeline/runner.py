@@ -65,8 +65,11 @@ class PassRun(Presented):
         )
 
 
-type Watcher = Callable[[Pass, FunctionGraph], None]
-"""Called after each pass that changed something, with the graph as it is then."""
+type Watcher = Callable[[Pass, FunctionGraph, Sequence[Remark]], None]
+"""Called after each pass that changed something, with the graph as it is then.
+
+And with what the pass says of this one run of it.
+"""
 
 
 def run_pipeline(
@@ -209,6 +212,7 @@ def _run_phase(
                 continue
             if begin is not None:
                 begin(driver.item)
+            n_remarks = len(driver.remarks)
             started = perf_counter()
             is_rewritten = driver.run(fgraph)
             seconds[position] += perf_counter() - started
@@ -222,7 +226,7 @@ def _run_phase(
             changed[position] = True
             busy.append(driver)
             if watch is not None:
-                watch(driver.item, fgraph)
+                watch(driver.item, fgraph, _distinct(driver.remarks[n_remarks:]))
         if not busy:
             break
         if rounds is None and number >= _ROUNDS_BEFORE_CYCLES:

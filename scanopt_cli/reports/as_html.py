@@ -89,6 +89,8 @@ class _Writer:
                     yield f"<p>{inside}</p>"
             case Item():
                 yield self._item(block)
+            case Table(otherwise=narrow) if narrow and self.with_classes:
+                yield from self.rendered(narrow)  # the column of text beside the picture is narrow
             case Table(columns, rows):
                 yield "<table>"
                 titles = (_escaped(column.title) for column in columns)

@@ -36,7 +36,7 @@ from scanopt_cli.text import at_place, plural, printable
 type Results = Mapping[Path, CheckResult]
 """What was found in each graph."""
 
-_STYLES = {
+STYLES = {
     Severity.ERROR: Style.BAD,
     Severity.WARNING: Style.WARNING,
     Severity.NOTE: Style.FAINT,
@@ -48,7 +48,7 @@ _SIGNS = {
 }
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 # As `Written.place` has it. Names of files and functions may be any text.
-_PLACE = re.compile(r"(?P<file>.+?):(?P<line>[1-9][0-9]{0,8})(?: in .*)?", re.DOTALL)
+_PLACE = re.compile(r"(?P<file>.+?):(?P<line>[1-9][0-9]{0,8})(?: in (?P<function>.*))?", re.DOTALL)
 # So many findings that are alike are each told.
 _FEW = 2
 _UNSURE = Sign(".", Style.FAINT, "not sure")
@@ -223,10 +223,10 @@ def as_json(found: Sequence[Any], results: Results, mending: Mending = _NOTHING)
 
 def told(finding: Finding) -> str:
     """Return a finding as one line."""
-    return printable(f"{_marked(finding)} {about(finding)}: {finding.text}")
+    return printable(f"{marked(finding)} {about(finding)}: {finding.text}")
 
 
-def _marked(finding: Finding) -> str:
+def marked(finding: Finding) -> str:
     """Return the code of a finding, with a mark of how it can be mended."""
     mark = "*" if finding.is_mended_safely else "!" if finding.is_mended_unsafely else ""
     return f"{finding.code} [{mark}]" if mark else finding.code
@@ -252,8 +252,8 @@ def finding_items(findings: Iterable[Finding], *, verbose: bool = False) -> Iter
 
 
 def _item(finding: Finding, sign: Sign, more: int = 0) -> Item:
-    mark = _marked(finding).removeprefix(finding.code) if sign is not _UNSURE else ""
-    style = Style.FAINT if sign is _UNSURE else _STYLES[finding.severity]
+    mark = marked(finding).removeprefix(finding.code) if sign is not _UNSURE else ""
+    style = Style.FAINT if sign is _UNSURE else STYLES[finding.severity]
     text: Line = [
         Span(finding.code, style),
         f"{mark} ",
@@ -272,5 +272,11 @@ def about(finding: Finding) -> str:
 
 def location(finding: Finding) -> tuple[str, int] | None:
     """Return the file and the line where a loop was written, if they are known."""
-    found = _PLACE.fullmatch(finding.place or "")
-    return None if found is None else (found["file"], int(found["line"]))
+    found = written_at(finding.place)
+    return None if found is None else found[:2]
+
+
+def written_at(place: str | None) -> tuple[str, int, str] | None:
+    """Return the file, the line and the function (or "") of a place, if it has these."""
+    found = _PLACE.fullmatch(place or "")
+    return None if found is None else (found["file"], int(found["line"]), found["function"] or "")

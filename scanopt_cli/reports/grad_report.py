@@ -66,30 +66,9 @@ def grad_report(
     GradientError
         If no Scan of the derivative is called ``show``.
     """
-    order = derivative.orders[-1].order
-    what = "Hessian" if derivative.full else f"derivative of order {order}"
-    above: list[Block] = [Heading(f"{what} of {derivative.output} by {', '.join(derivative.wrt)}")]
-    has_loops = any(
-        report.statistics.has_loops for one in derivative.every for report in one.orders
-    )
-    if not has_loops:
-        above += _strategies(derivative)
-        above.append(Paragraph("no loop in this graph, nor in the derivative"))
-    elif derivative.candidates:
-        above += candidates_report(derivative.candidates, is_brief=bool(lines))
-    else:
-        above += _strategies(derivative)
-        found = rows(derivative)
-        above += _table(found, headings(derivative))
-        above += map(Paragraph, _legend(found))
-    below: list[Block] = []
-    if derivative.notes:
-        below.append(Paragraph())
-        below += (Item(f"note: {note}") for note in derivative.notes)
-    checks = [f"{one.strategy}: {one.check}" for one in derivative.every if one.check is not None]
-    if checks:
-        below.append(Paragraph())
-        below += map(Item, checks)
+    above: list[Block] = [Heading(heading(derivative)), *counts_report(derivative, lines)]
+    below = list(notes_report(derivative))
+    has_loops = _has_loops(derivative)
     yield from above
     if has_loops:
         yield Paragraph()
@@ -100,6 +79,42 @@ def grad_report(
         yield Paragraph()
         yield Paragraph(f"Scan {show}:")
         yield Preformatted(derivative.show(show).split("\n"))
+
+
+def heading(derivative: Derivative) -> str:
+    """Return what was differentiated, how often, and by what."""
+    order = derivative.orders[-1].order
+    what = "Hessian" if derivative.full else f"derivative of order {order}"
+    return f"{what} of {derivative.output} by {', '.join(derivative.wrt)}"
+
+
+def counts_report(derivative: Derivative, lines: int = 0) -> Iterator[Block]:
+    """Yield the table of strategies or of all orders; with ``lines``, long formulas are cut."""
+    if not _has_loops(derivative):
+        yield from _strategies(derivative)
+        yield Paragraph("no loop in this graph, nor in the derivative")
+    elif derivative.candidates:
+        yield from candidates_report(derivative.candidates, is_brief=bool(lines))
+    else:
+        yield from _strategies(derivative)
+        found = rows(derivative)
+        yield from _table(found, headings(derivative))
+        yield from map(Paragraph, _legend(found))
+
+
+def notes_report(derivative: Derivative) -> Iterator[Block]:
+    """Yield the notes and the checks, each after an empty line."""
+    if derivative.notes:
+        yield Paragraph()
+        yield from (Item(f"note: {note}") for note in derivative.notes)
+    checks = [f"{one.strategy}: {one.check}" for one in derivative.every if one.check is not None]
+    if checks:
+        yield Paragraph()
+        yield from map(Item, checks)
+
+
+def _has_loops(derivative: Derivative) -> bool:
+    return any(report.statistics.has_loops for one in derivative.every for report in one.orders)
 
 
 def _strategies(derivative: Derivative) -> Iterator[Block]:

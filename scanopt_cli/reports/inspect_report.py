@@ -47,10 +47,13 @@ _NAMED = 3
 _DETAILS = "details: scanopt inspect GRAPH --loop NAME, or --loop LINE"
 
 
-def inspect_report(inspection: Inspection, *, details: bool | None = None) -> Iterator[Block]:
+def inspect_report(
+    inspection: Inspection, *, details: bool | None = None, is_brief: bool = True
+) -> Iterator[Block]:
     """Yield a row for each distinct loop, or the details of each.
 
-    Without ``details``, those of a graph of few loops with few slots.
+    Without ``details``, those of a graph of few loops with few slots. What is brief has room on a
+    screen, and says how to see more.
     """
     loops = distinct_loops(inspection.scans)
     if not loops:
@@ -59,7 +62,7 @@ def inspect_report(inspection: Inspection, *, details: bool | None = None) -> It
     if details is None:
         n_slots = sum(len(split_slots(loop.first)) for loop in loops)
         details = len(loops) <= _FEW_LOOPS and n_slots <= _FEW_SLOTS
-    blocks = list(_details(loops) if details else _overview(inspection, loops))
+    blocks = list(_details(loops) if details else _overview(inspection, loops, is_brief=is_brief))
     yield from blocks
     texts = [f"{s.steps} {s.bytes}" for s in inspection.scans]
     if details:
@@ -68,7 +71,9 @@ def inspect_report(inspection: Inspection, *, details: bool | None = None) -> It
         yield Paragraph(UNNAMED)
 
 
-def _overview(inspection: Inspection, loops: Sequence[DistinctLoop]) -> Iterator[Block]:
+def _overview(
+    inspection: Inspection, loops: Sequence[DistinctLoop], *, is_brief: bool
+) -> Iterator[Block]:
     count = len(inspection.scans)
     distinct = f", {len(loops)} of them distinct" if len(loops) < count else ""
     size = (
@@ -79,7 +84,7 @@ def _overview(inspection: Inspection, loops: Sequence[DistinctLoop]) -> Iterator
     dtypes = {_dtypes(loop.first) for loop in loops}
     dtype = f"; {dtypes.pop()}" if len(dtypes) == 1 else ""
     yield Paragraph(f"{plural(count, 'loop')}{distinct}{dtype}{size}")
-    shown = loops[:_MOST_LOOPS]
+    shown = loops[: _MOST_LOOPS if is_brief else None]
     arrays = _MOST_ARRAYS if len(shown) <= _SOME else 0
     rows = [_row(loop, arrays) for loop in shown]
     items: list[Block] = [
@@ -98,7 +103,8 @@ def _overview(inspection: Inspection, loops: Sequence[DistinctLoop]) -> Iterator
     elif on_numbers:
         names = few(on_numbers, _NAMED)
         yield Paragraph(f"on numbers alone, which enabled() compiles to machine code: {names}")
-    yield Paragraph([Span(_DETAILS, Style.FAINT)])
+    if is_brief:
+        yield Paragraph([Span(_DETAILS, Style.FAINT)])
 
 
 def _details(loops: Sequence[DistinctLoop]) -> Iterator[Block]:

@@ -85,7 +85,7 @@ def optimize_report(
     """
     head: list[Block] = [Heading(source, headline(result, len(findings)))]
     if result.changed and (result.before.has_loops or result.after.has_loops):
-        head += _counts(result.before, result.after, is_cut=not verbose)
+        head += counts(result.before, result.after, is_cut=not verbose)
     yield from head
     if verbose:
         yield from _apart(remarks(result.passes, verbose=True))
@@ -181,15 +181,15 @@ def _apart(blocks: Iterable[Block]) -> Iterator[Block]:
         yield block
 
 
-def _counts(before: Statistics, after: Statistics, *, is_cut: bool) -> Iterator[Block]:
+def counts(before: Statistics, after: Statistics, *, is_cut: bool) -> Iterator[Block]:
     """Yield the counts that changed before and after, and the memory that buffers take."""
     kinds = _SLOTS if before.loops == after.loops else _SLOTS_OF_LOOPS
-    counts = [
+    counted = [
         (label, *(sum(getattr(side, name) for name in names) for side in (before, after)))
         for label, names in {**_LOOPS, **kinds, **_NODES}.items()
     ]
     rows: list[Sequence[Line]] = [
-        (label, str(old), str(new), _change(new - old)) for label, old, new in counts if old != new
+        (label, str(old), str(new), _change(new - old)) for label, old, new in counted if old != new
     ]
     sizes = list(dict.fromkeys(size_text(side.buffer_bytes) for side in (before, after)))
     is_row = len(sizes) > 1 and max(map(len, sizes)) <= LONGEST_SIZE
@@ -205,7 +205,7 @@ def _counts(before: Statistics, after: Statistics, *, is_cut: bool) -> Iterator[
             yield Paragraph(UNNAMED)
     same = [
         plural(old, label.removesuffix("s"))
-        for label, old, new in counts
+        for label, old, new in counted
         if old == new and old and label not in _NODES
     ]
     if same:

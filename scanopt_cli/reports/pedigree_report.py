@@ -32,7 +32,7 @@ def pedigree_report(pedigree: Pedigree, lines: int = 0) -> Iterator[Block]:
         over = next((name for name in (beside, *around) if name in below), None)
         is_told = over is not None and places.get(over) == record.place
         places[record.full_name] = record.place
-        text = _origin(record, has_place=not is_told)
+        text = origin_text(record, has_place=not is_told)
         height = ceil((len(record.name) + len(text)) / _COLUMNS)
         if shown and height > left:
             break
@@ -46,7 +46,7 @@ def pedigree_report(pedigree: Pedigree, lines: int = 0) -> Iterator[Block]:
         yield left_out(rest, "loop", "--lines 0 shows all")
 
 
-def _origin(record: ScanRecord, *, has_place: bool) -> str:
+def origin_text(record: ScanRecord, *, has_place: bool) -> str:
     """Return what is said of a Scan after its name."""
     way = "unknown direction" if record.direction == "unknown" else record.direction.value
     parts = [way]

@@ -26,7 +26,7 @@ from scanopt_cli.python_source.script import PythonScript
 from scanopt_cli.reports.audit_report import audit_report
 from scanopt_cli.reports.bench_report import bench_report
 from scanopt_cli.reports.bisect_report import bisect_report
-from scanopt_cli.reports.check_report import check_report
+from scanopt_cli.reports.check_report import check_report, finding_items
 from scanopt_cli.reports.diff_report import diff_report
 from scanopt_cli.reports.document import Block, Item, Paragraph, Preformatted
 from scanopt_cli.reports.enabled_report import compilation_report, enabled_report
@@ -40,6 +40,7 @@ from scanopt_cli.reports.result_lines import in_short
 from scanopt_cli.reports.trace_report import loop_report, trace_report
 from scanopt_cli.reports.verify_report import verify_report
 from scanopt_cli.rules.graph_checking import CheckResult
+from scanopt_cli.rules.rule_contract import Findings
 from scanopt_cli.serialization.auditing import AuditReport
 from scanopt_cli.text import cut, printable
 from scanopt_cli.tracing.nan_result import FirstNan
@@ -126,6 +127,11 @@ def _scan(scan: ScanReport) -> Iterable[Block]:
 @blocks.register
 def _check(result: CheckResult) -> Iterable[Block]:
     return check_report({Path(result.source): result})
+
+
+@blocks.register
+def _findings(findings: Findings) -> Iterable[Block]:
+    return [*finding_items(findings, verbose=True)] or [Paragraph("no finding")]
 
 
 @blocks.register

@@ -47,9 +47,9 @@ def summary(verification: Verification) -> str:
     compiled = f"; the same compiled by {', '.join(modes)}" if is_same else ""
     match verification.verdict:
         case Verdict.IDENTICAL:
-            return f"identical on {done} of {tried} runs{compiled}{reason}"
+            return f"identical on {done} of {tried} runs{reason}{compiled}"
         case Verdict.AGREES:
-            return f"agrees on {done} of {tried} runs{compiled}{reason}"
+            return f"agrees on {done} of {tried} runs{reason}{compiled}"
         case Verdict.DIFFERS:
             failing = sum(item.run is None for item in verification.differences)
             places = len(verification.differences) - failing

@@ -15,7 +15,7 @@ from scanopt_cli.pipeline.registry import registry
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.presentation import Presented
 from scanopt_cli.rules.check_context import CheckContext
-from scanopt_cli.rules.rule_contract import Finding, Fix
+from scanopt_cli.rules.rule_contract import Finding, Findings, Fix
 from scanopt_cli.rules.rule_registry import selected
 
 # The items of a pipeline; options, which may have commas, stand in braces.
@@ -48,6 +48,10 @@ class CheckResult(Presented):
     known: int = 0
     suspects: tuple[Finding, ...] = ()
     source: str = field(default="<memory>", metadata={"as_json": False})
+
+    def __post_init__(self) -> None:
+        for name in ("findings", "suspects"):
+            object.__setattr__(self, name, Findings(getattr(self, name)))
 
     @property
     def fixes(self) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import ClassVar
 
 from pytensor.graph.basic import Apply
@@ -16,6 +17,7 @@ from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.analysis.step_rows import invariant_inputs
 from scanopt_cli.analysis.vector_products import vector_products
 from scanopt_cli.ir.inner_graphs import core_op
+from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.passes.push_out.hoisting import invariant_nodes
 from scanopt_cli.remarks import Code, Remark
@@ -29,10 +31,11 @@ _MULTIPLYING, _FACTORING = Fix("push-out-products"), Fix("factor-once")
 class InvariantProducts(Rule):
     """Each step computes a product of matrices, or what is as costly, that depends on no state.
 
-    Of non-sequences alone, its value is the same in every step. A guard, a branch or a batch may
-    keep PyTensor from moving it out. Of the rows of a sequence, the products of all steps are one
-    product of matrices, which takes a fraction of the time. A matrix that no step changes, and that
-    each step solves by, needs to be factored only once::
+    Of non-sequences alone, its value is the same in every step. Out of a Scan that is in no other
+    loop, PyTensor moves it when it compiles in its default modes: that is a note. In a loop in a
+    loop, or in a batch of loops, it stays, and is a warning. Of the rows of a sequence, the
+    products of all steps are one product of matrices, which takes a fraction of the time. A matrix
+    that no step changes, and that each step solves by, needs to be factored only once::
 
         scan(lambda s, A, B: (A @ B) @ s, outputs_info=[x], non_sequences=[A, B], n_steps=n)
         scan(lambda x, s, W: pt.tanh(x @ W + s), sequences=[X], ...)  # X @ W before the loop
@@ -52,7 +55,11 @@ class InvariantProducts(Rule):
             if found:
                 names = ", ".join(dict.fromkeys(_name(node.op) for node in found))
                 text = f"each step computes {names} of what no step changes"
-                yield self.at(context, loop, text, cost=work(loop, found))
+                if not _is_moved_by_pytensor(loop):
+                    yield self.at(context, loop, text, cost=work(loop, found))
+                    continue
+                note = self.at(context, loop, f"{text}; PyTensor moves it when it compiles")
+                yield replace(note, severity=Severity.NOTE)
         yield from self._of_sequences(context)
         if not any(map(_solves, context.loops)):
             return
@@ -96,6 +103,11 @@ def _invariant(loop: NamedLoop) -> list[Apply]:
     # What is computed of constants alone, PyTensor computes when it compiles.
     moved = invariant_nodes(nodes, given).intersection(dependent_nodes(given, view.inner_outputs()))
     return [node for node in nodes if node in moved]
+
+
+def _is_moved_by_pytensor(loop: NamedLoop) -> bool:
+    """Whether PyTensor's own push-out takes invariants out of a loop, in its default modes."""
+    return loop.holder is None and isinstance(loop.view, ScanView) and not loop.view.batch_ndim
 
 
 def _is_costly(op: Op) -> bool:

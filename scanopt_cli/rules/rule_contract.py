@@ -13,7 +13,7 @@ from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.slots import Slot
 from scanopt_cli.pipeline.grammar import parse
-from scanopt_cli.presentation import Presented
+from scanopt_cli.presentation import Presented, html_of
 from scanopt_cli.remarks import Remark, RemarkKind
 from scanopt_cli.rules.check_context import CheckContext
 from scanopt_cli.rules.finding_costs import memory
@@ -90,6 +90,15 @@ class Finding(Presented):
     def is_mended_unsafely(self) -> bool:
         """Whether a pass mends it that may change values."""
         return self.fix is not None and not self.fix.is_safe
+
+
+class Findings(tuple[Finding, ...]):
+    """Findings, which a notebook shows as a list."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
 
 class Rule(ABC):

@@ -222,6 +222,6 @@ def _without_lost_error(run: Comparison | Unevaluated) -> Comparison | Unevaluat
     """Return ``run``, as not evaluated if only the first graph raises in it."""
     match run:
         case Comparison(differences=(lost,)) if lost.kind is DifferenceKind.ONLY_A_RAISES:
-            text = f"in the rest the first raises {lost.a}, and the second computes"
+            text = f"in the rest the first graph raises {lost.a}, and the second computes"
             return Unevaluated(text)
     return run

@@ -363,7 +363,8 @@ class _Session:
 
 
 def _both_raise(a: str, b: str) -> str:
-    return f"in the rest {f'both raise {a}' if a == b else f'the first raises {a}, the second {b}'}"
+    told = f"both raise {a}" if a == b else f"the first graph raises {a}, the second {b}"
+    return f"in the rest {told}"
 
 
 def _one_raises(a: Any, b: Any, sample: Sample) -> Difference:

@@ -78,6 +78,7 @@ def test_what_every_job_says(file: Path, name: str, job: Any) -> None:
 
 
 WRITING = {
+    ("docs", "publish"): {"pages": "write", "id-token": "write"},
     ("release", "publish"): {"id-token": "write"},
     ("release", "announce"): {"contents": "write"},
     ("weekly", "report"): {"contents": "read", "issues": "write"},
@@ -118,6 +119,14 @@ def test_a_release_is_published_by_a_job_that_runs_nothing_else() -> None:
         "pypa/gh-action-pypi-publish",
     ]
     assert "secrets." not in (GITHUB / "workflows" / "release.yml").read_text()
+
+
+def test_the_site_is_published_from_main_alone() -> None:
+    workflow = read(GITHUB / "workflows" / "docs.yml")
+    publish = workflow["jobs"]["publish"]
+    assert publish["needs"] == "build"
+    assert "github.ref == 'refs/heads/main'" in publish["if"]
+    assert [step["uses"].partition("@")[0] for step in publish["steps"]] == ["actions/deploy-pages"]
 
 
 def test_the_weekly_run_can_be_started_by_hand_and_tells_of_failures() -> None:

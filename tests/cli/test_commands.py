@@ -30,6 +30,7 @@ def test_help_and_version() -> None:
         "grad",
         "hash",
         "inspect",
+        "view",
         "python",
         "verify",
         "bench",

@@ -128,6 +128,32 @@ def test_nothing_obeys_a_name(
         assert json.loads(shown.out)["command"] == case.split(",")[0]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["view", "A", "--code", "-o", "PAGE"],
+        ["check", "A", "B", "--html", "PAGE"],
+        *deep(["diff", "A", "B", "--html", "PAGE"], ["grad", "A", "--no-check", "--html", "PAGE"]),
+    ],
+)
+def test_no_name_is_markup_in_a_page(
+    words: list[str],
+    files: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = tmp_path / "page.html"
+    places = {"A": str(files[0]), "B": str(files[1]), "PAGE": str(page)}
+    assert run([places.get(word, word) for word in words]) in (0, 1)
+    check(capsys.readouterr().err)
+    text = page.read_text()
+    body = text[text.index("<body>") : text.index('<script type="application')]
+    check(re.sub(r"<pre>.*?</pre>", "", body, flags=re.DOTALL))
+    assert "<script>alert" not in body
+    assert words[0] != "view" or "&lt;script&gt;alert" in body
+    assert text.count("<script") == 3
+
+
 def test_no_name_is_code_in_a_script(
     files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -43,6 +43,8 @@ COMMANDS: dict[str, list[str]] = {
     "python": ["python", "FILE", "-o", "SCRIPT"],
     "audit": ["audit", "FILE"],
     "convert": ["convert", "FILE", "TARGET"],
+    "view": ["view", "FILE", "-p", "default", "--code", "-o", "PAGE"],
+    "check, as a page": ["check", "FILE", "--html", "PAGE"],
 }
 # What evaluates a graph does so in a child, for as long as it is given.
 UNEVALUATED = {
@@ -98,7 +100,7 @@ def no_longer_than(seconds: int) -> Iterator[None]:
 
 def filled(words: list[str], file: Path, honest: Path) -> list[str]:
     places = {"FILE": file, "HONEST": honest, "TARGET": file.parent / "target.pkl"}
-    places["SCRIPT"] = file.parent / "script.py"
+    places["SCRIPT"], places["PAGE"] = file.parent / "script.py", file.parent / "page.html"
     return [str(places.get(word, word)) for word in words]
 
 

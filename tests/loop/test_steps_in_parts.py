@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -300,9 +301,30 @@ def test_what_is_known_of_choices() -> None:
     assert with_known_conditions([scalars.switch(first, unknown, y)])[0].owner.inputs[1] is unknown
 
 
+def test_rows_that_are_read_at_an_index_and_a_state() -> None:
+    """As by a way back through a table of predecessors; the index takes no work."""
+    place, table = pt.lscalar("place"), pt.lmatrix("table")
+    last, trace = scan(lambda place, row: (row[place],) * 2, place, table)
+    with config.change_flags(on_opt_error="raise"):
+        function = compiled([last, trace], inputs=[place, table])
+    entries = np.random.default_rng(0).integers(0, 3, (40, 3))
+    wanted = [1]
+    for row in entries:
+        wanted.append(row[wanted[-1]])
+    found = function(np.array(1), entries)
+    assert found[0] == wanted[-1]
+    np.testing.assert_array_equal(found[1], wanted[1:])
+
+
 def test_loops_share_their_buffers() -> None:
     step, start = AFFINE["a factor of a function"]
-    several = [looped(step, start + i)[-1] for i in range(5)]
+
+    def with_more(i: int, *given: Any) -> tuple[Any, Any]:
+        new, read = step(*given)
+        return new + i, read
+
+    # Equal loops would share a function.
+    several = [looped(partial(with_more, i), start)[-1] for i in range(5)]
     sizes = []
     for outputs in (several[:1], several):
         check_in_parts(outputs)

@@ -132,7 +132,7 @@ class Copy:
     def make(cls, root: Path) -> Copy:
         """Copy what the tests need."""
         root.mkdir()
-        for part in (_PACKAGE, "tests", "sample_graphs", "pyproject.toml", "README.md"):
+        for part in (_PACKAGE, "tests", "sample_graphs", "docs", "pyproject.toml", "README.md"):
             (shutil.copytree if Path(part).is_dir() else shutil.copy)(part, root / part)
         return cls(root)
 

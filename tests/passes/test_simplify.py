@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 import pytest
+from pytensor import function
 from pytensor.compile.builders import OpFromGraph
 from pytensor.gradient import pushforward
 from pytensor.graph.basic import Apply
@@ -15,9 +16,12 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.basic import MergeFeature
 
+from scanopt_cli import enabled
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import Graph, from_io
+from scanopt_cli.ir.inner_graphs import core_op, inner_graphs
+from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.passes.simplify import simplify
 from scanopt_cli.pipeline.optimizing import optimize
 from support.evaluating import evaluate
@@ -286,3 +290,52 @@ def test_nodes_are_merged_as_pytensor_merges_them(
     found = digest(optimized(graph, "simplify{outer=true}")[0].fgraph)
     monkeypatch.setattr(simplify._Merging, "process_node", MergeFeature.process_node)
     assert digest(optimized(graph, "simplify{outer=true}")[0].fgraph) == found
+
+
+def _filtered(*, changing: bool) -> Graph:
+    """Return a loop that multiplies by an inverse, of a matrix that steps change or do not."""
+    w, x, start = pt.dmatrix("w"), pt.dmatrix("x"), pt.dvector("start")
+
+    def step(x_t: Any, h: Any, w: Any) -> Any:
+        matrix = w @ w.T + pt.eye(w.shape[0]) * (1 + x_t[0] ** 2 if changing else 2.0)
+        return pt.tanh(pt.linalg.inv(matrix) @ h + x_t)
+
+    hs = scan(step, sequences=[x], outputs_info=[start], non_sequences=[w])
+    loss = (hs**2).sum()
+    return graph_of(loss, pt.grad(loss, w), pt.grad(loss, start))
+
+
+def _ops_in_bodies(graph: Graph, pipeline: str) -> set[str]:
+    work = optimize(graph, pipeline).graph
+    loops = [node.op for node in work.fgraph.apply_nodes if is_loop(node)]
+    bodies = [body for op in loops for body in inner_graphs(op)]
+    assert bodies
+    return {type(core_op(node.op)).__name__ for body in bodies for node in body.toposort()}
+
+
+@pytest.mark.parametrize("pipeline", ["default,simplify,push-out", "grad", "loop"])
+def test_an_inverse_that_no_step_changes_leaves_the_loop_as_such(pipeline: str) -> None:
+    found = _ops_in_bodies(_filtered(changing=False), pipeline)
+    assert not found & {"MatrixInverse", "Solve", "CholeskySolve", "SolveTriangular"}
+
+
+@pytest.mark.parametrize("pipeline", ["grad", "loop"])
+def test_twin_an_inverse_that_steps_change_becomes_a_solution(pipeline: str) -> None:
+    found = _ops_in_bodies(_filtered(changing=True), pipeline)
+    assert found & {"Solve", "CholeskySolve", "SolveTriangular"}
+
+
+@pytest.mark.parametrize("changing", [False, True])
+@pytest.mark.parametrize("n_steps", [0, 1, 4])
+def test_inverses_in_loops_keep_their_values(changing: bool, n_steps: int) -> None:
+    graph = _filtered(changing=changing)
+    rng = np.random.default_rng(3)
+    arguments = [rng.normal(size=(3, 3)), rng.normal(size=(n_steps, 3)), rng.normal(size=3)]
+    by_name = dict(zip(["w", "x", "start"], arguments, strict=True))
+    values = [by_name[v.name] for v in graph.fgraph.inputs]
+    expected = function(graph.fgraph.inputs, graph.fgraph.outputs, mode="FAST_RUN")(*values)
+    for preset in ("grad", "loop"):
+        with enabled(preset):
+            compiled = function(graph.fgraph.inputs, graph.fgraph.outputs, mode="NUMBA")
+        for one, other in zip(compiled(*values), expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)

@@ -129,7 +129,7 @@ def test_bodies_told_apart_are_told_apart_in_a_later_graph_too() -> None:
 def test_a_pass_that_leaves_the_graph_as_it_was_has_not_changed_it() -> None:
     graph = graph_of(X + N)
     seen: list[Pass] = []
-    (run,) = run_pipeline(graph.fgraph, [_Swap()], watch=lambda item, _: seen.append(item))
+    (run,) = run_pipeline(graph.fgraph, [_Swap()], watch=lambda item, *_: seen.append(item))
     assert (run.changed, run.rewrites, seen) == (False, 1, [])
     result = optimize(graph_of(X + N), [_Swap()])
     assert not result.changed
@@ -209,7 +209,7 @@ def test_a_phase_waits_for_the_fixpoint_before_it() -> None:
     graph = graph_of(X + N)
     seen: list[str] = []
     passes = [_Deepen(), _Late()]
-    run_pipeline(graph.fgraph, passes, watch=lambda item, _: seen.append(item.name))
+    run_pipeline(graph.fgraph, passes, watch=lambda item, *_: seen.append(item.name))
     assert seen == ["deepen", "deepen", "deepen", "late"]
 
 

@@ -289,3 +289,14 @@ def test_a_long_line_is_cut() -> None:
     text = line(so.inspect(graph))
     assert len(text) == 202
     assert text.endswith("…>")
+
+
+def test_findings_are_a_list_in_a_notebook() -> None:
+    checked = so.check(_graph())
+    assert checked.findings
+    shown = checked.findings._repr_html_()
+    assert shown.count("<li") == len(checked.findings)
+    assert all(finding.code in shown for finding in checked.findings)
+    assert checked.findings == tuple(checked.findings)
+    assert pickle.loads(pickle.dumps(checked)) == checked
+    assert "no finding" in so.check(([], [pt.constant(1.0)])).findings._repr_html_()

@@ -252,7 +252,26 @@ def test_constants_that_pytensor_computes_are_no_product() -> None:
         return [s, m], [ys]
 
     assert not check(steps(pt.constant(np.eye(3))), select=["P003"]).findings
-    assert check(steps(m), select=["P003"]).findings
+    (finding,) = check(steps(m), select=["P003"]).findings
+    assert finding.severity == "note"  # out of this loop PyTensor moves it as well
+    assert "PyTensor moves it when it compiles" in finding.text
+
+
+def test_an_invariant_product_in_a_loop_in_a_loop_is_a_warning() -> None:
+    s, m = pt.dvector("s"), pt.dmatrix("m")
+
+    def rows(h: Any, m: Any) -> Any:
+        inner = scan(
+            lambda g, m: pt.tanh((m @ pt.exp(m)) @ g),
+            outputs_info=[h],
+            non_sequences=[m],
+            n_steps=2,
+        )
+        return inner[-1]
+
+    ys = scan(rows, outputs_info=[s], non_sequences=[m], n_steps=4)
+    findings = check(([s, m], [ys]), select=["P003"]).findings
+    assert [finding.severity for finding in findings] == ["warning"]
 
 
 def test_a_body_that_pytensor_cannot_hold_is_not_tried() -> None:

@@ -101,7 +101,7 @@ def test_the_reciprocal_of_an_integer_has_double_precision() -> None:
 
 @bug(
     "a copy has no gradient",
-    ours="README (clean a graph after its last derivative)",
+    ours="docs/how_to/optimize.md (optimize a graph after its last derivative)",
     raises=NotImplementedError,
 )
 def test_a_copy_can_be_differentiated() -> None:

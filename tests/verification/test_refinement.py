@@ -27,7 +27,7 @@ def test_a_lost_error_is_no_evidence() -> None:
     found = verify(raising, fine)
     assert found.verdict is Verdict.COULD_NOT_RUN
     assert found.reason is not None
-    assert "the first raises ValueError" in found.reason
+    assert "the first graph raises ValueError" in found.reason
     assert "and the second computes" in found.reason
 
 
@@ -54,7 +54,7 @@ def test_verify_says_what_optimize_said_of_the_same_two_graphs() -> None:
     assert result.verification is not None
     assert result.verification.ok
     assert result.verification.reason is not None
-    assert "the first raises AssertionError: s > 0" in result.verification.reason
+    assert "the first graph raises AssertionError: s > 0" in result.verification.reason
     assert verify(graph, result.graph, modes="plain") == result.verification
 
 

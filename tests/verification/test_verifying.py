@@ -98,7 +98,7 @@ def test_an_index_error_that_one_graph_lost_is_told_and_on_request_a_difference(
     found = verify(([n, h0], [xs[-1]]), ([n, h0], [with_start[-1]]))
     assert (found.verdict, found.runs) == (Verdict.IDENTICAL, 4)
     assert found.reason is not None
-    assert "in the rest the first raises IndexError" in found.reason
+    assert "in the rest the first graph raises IndexError" in found.reason
     strict = verify(([n, h0], [xs[-1]]), ([n, h0], [with_start[-1]]), strict=True)
     (difference,) = strict.differences
     assert (difference.kind, difference.arguments) == ("only_a_raises", "random, 0 steps")

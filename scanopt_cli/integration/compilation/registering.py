@@ -30,7 +30,9 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import GraphRewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
-from scanopt_cli.integration.compilation.blocks import block_of, innermost
+# The module, not names of it: PyTensor is imported, and so is this module, while it is executed, if
+# a program's first use of scanopt is `enabled`.
+from scanopt_cli.integration.compilation import blocks
 from scanopt_cli.integration.compilation.compilation_stages import (
     TAG,
     TAGS_OF_MODES,
@@ -92,7 +94,8 @@ class Always(GraphRewriter):
         # DebugMode compares the graph before and after each rewrite, and rewrites several times.
         if type(mode).__name__ != "DebugMode":
             try:
-                run_stage(fgraph, self.stage, block_of(fgraph), mode, seals=_will_unseal(mode))
+                block = blocks.block_of(fgraph)
+                run_stage(fgraph, self.stage, block, mode, seals=_will_unseal(mode))
             except Exception:
                 note_failure(fgraph)
                 raise
@@ -103,7 +106,7 @@ class WhenEnabled(Always):
 
     def apply(self, fgraph: FunctionGraph) -> None:
         """Rewrite ``fgraph`` in place, in a block and if the mode does not mention the tag."""
-        if innermost() is None:
+        if blocks.innermost() is None:
             return
         query = query_of(mode_of(fgraph))
         # A mode that includes the tag has the other rewriter; one that excludes it wants none.
@@ -126,7 +129,7 @@ class OfBranches(GraphRewriter):
         query = query_of(mode)
         if query is None or TAG in query.exclude or _CONDITIONALS not in sys.modules:
             return
-        if TAG in query.include or innermost() is not None:
+        if TAG in query.include or blocks.innermost() is not None:
             from scanopt_cli.ir import lazy_branches
 
             getattr(lazy_branches, self.deed)(fgraph, mode)

@@ -16,6 +16,7 @@ functions         the function of a graph, for PyTensor's Numba linker
     branches      conditionals
     loops         loops: where their states are (`states`), and their memory (`buffers`)
                   (`distribution`: many steps of loops over numbers, in parts)
+                  (`equal_loops`: equal loops call one function)
     products      products, `factors` and `diagonals` of matrices (`fortran`, `routines`: BLAS;
                   `substitution`: small systems)
   apart           functions of LLVM's, for what would be written several times

@@ -10,7 +10,7 @@ later node reads a value in the block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import singledispatch
@@ -90,6 +90,8 @@ class GraphWriter(Writer):
         Where to compute variables: in the memory of states that no step reads.
     rooms
         Buffers on the stack, by function and type of entries, that loops use one after the other.
+    equal_loops, loop_functions
+        Keys of the loops that have an equal one, and the functions that are written for such loops.
     """
 
     def __init__(self, context: Any, builder: Any, memo: Any, functions: list[Any]) -> None:
@@ -100,6 +102,8 @@ class GraphWriter(Writer):
         self.waits_for_states = False
         self.places: dict[Variable, Array] = {}
         self.rooms: dict[tuple[str, str], list[Any]] = {}
+        self.equal_loops: Mapping[int, object] = {}
+        self.loop_functions: dict[object, Any] = {}
         self._stack = Stack()
 
     def bind(self, variable: Variable, value: Value) -> None:
@@ -263,6 +267,18 @@ class GraphWriter(Writer):
                 if not left.get(variable) and variable in self.known:
                     self.drop(variable)
         self.order = outside
+
+    @contextmanager
+    def another_function(self, builder: Any) -> Iterator[None]:
+        """Write what is written inside into another function, outside of all loops."""
+        names = ("builder", "known", "places", "order", "waits_for_states", "_stack")
+        outside = [(name, getattr(self, name)) for name in names]
+        assert self.pool is None
+        self.builder, self.known, self.places = builder, {}, {}
+        self.waits_for_states, self._stack = False, Stack()
+        yield
+        for name, value in outside:
+            setattr(self, name, value)
 
     def inner(self, graph: FrozenFunctionGraph, inputs: Sequence[Value]) -> list[Value]:
         """Write a graph in place of a node, and return what stands for its outputs."""

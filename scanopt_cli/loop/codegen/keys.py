@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from pytensor.graph.basic import Apply
-from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
 
 from scanopt_cli.equivalence.in_order import in_order
 from scanopt_cli.equivalence.sameness import Sameness
@@ -38,14 +38,26 @@ def key_of(graph: FunctionGraph) -> str | None:
     known = _known.get(graph)
     if known is not None:
         return known
-    sameness = Sameness(in_order=True)
     try:
-        content = sha256(_writers() + functions_of_others())
+        digest = digest_of(graph, _writers() + functions_of_others())
+    except UntoldError:
+        return None
+    return None if digest is None else PREFIX + digest
+
+
+def digest_of(graph: AbstractFunctionGraph, more: bytes = b"") -> str | None:
+    """Return a digest of all that the code of a graph depends on, and of ``more``.
+
+    ``None`` if an Op cannot be told by value.
+    """
+    sameness = Sameness(in_order=True)
+    content = sha256(more)
+    try:
         for part in in_order(sameness, graph, partial(_told, sameness)):
             content.update(part)
     except UntoldError:
         return None
-    return None if sameness.opaque else PREFIX + content.hexdigest()
+    return None if sameness.opaque else content.hexdigest()
 
 
 def remember_key(graph: FunctionGraph, key: str) -> None:

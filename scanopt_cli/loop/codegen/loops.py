@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from pytensor.graph.basic import Apply
 from scanopt_cli.loop.association import has_only_totals
 from scanopt_cli.loop.codegen.buffers import Pool
 from scanopt_cli.loop.codegen.distribution import AT_ONCE, MOST_STEPS, StepsInParts
+from scanopt_cli.loop.codegen.equal_loops import called_once_written
 from scanopt_cli.loop.codegen.graphs import GraphWriter, write_node
 from scanopt_cli.loop.codegen.hints import WRITTEN_ONCE, hint
 from scanopt_cli.loop.codegen.states import (
@@ -39,6 +41,13 @@ _NO_ROW = "a step of a loop reads or writes a row that is not there"
 
 @write_node.register(Loop)
 def _loop(op: Loop, node: Apply, writer: GraphWriter, inputs: Sequence[Value]) -> Sequence[Value]:
+    write = partial(_in_place, writer, op)
+    found = called_once_written(writer, op, inputs, write)
+    return write(inputs) if found is None else found
+
+
+def _in_place(writer: GraphWriter, op: Loop, inputs: Sequence[Value]) -> Sequence[Value]:
+    """Write a loop where the builder is."""
     n_steps, initial, constants = op.split(list(inputs))
     assert isinstance(n_steps, Number)
     n = writer.length(n_steps)

@@ -22,6 +22,7 @@ from scanopt_cli.loop.codegen import (  # noqa: F401
     products,
     rows,
 )
+from scanopt_cli.loop.codegen.equal_loops import equal_loops
 from scanopt_cli.loop.codegen.graphs import GraphWriter
 from scanopt_cli.loop.codegen.values import Number
 
@@ -45,6 +46,7 @@ def write_graph(
     returned
         The outputs, each with Numba's type.
     """
+    writer.equal_loops = equal_loops(nodes)
     for variable, kind, argument in given:
         writer.bind(variable, writer.from_numba(argument, kind, is_owned=False))
     outputs = list(returned)

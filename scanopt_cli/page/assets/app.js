@@ -9,6 +9,7 @@ class App {
     this.details = html("aside", { class: "details", "aria-live": "polite",
       "aria-label": "What is selected", hidden: true });
     this.stages = html("ol", { class: "stages", "aria-label": "Passes" });
+    this.place = html("span", { class: "place" });
     this.remarks = html("div", { class: "remarks" });
     this.panes = html("div", { class: "panes" });
     this.message = html("p", { class: "message", role: "status" });
@@ -17,7 +18,7 @@ class App {
     this.panes.append(...this.canvases.map((canvas) => canvas.element));
     this.bar = html("div", { class: "pipeline" },
       button("◂", "The pass before (key [)", () => this.step(-1), { id: "back" }), this.stages,
-      button("▸", "The next pass (key ])", () => this.step(1), { id: "forth" }));
+      button("▸", "The next pass (key ])", () => this.step(1), { id: "forth" }), this.place);
     root.append(this.#tools(), this.bar, this.remarks, this.message,
       html("div", { class: "work" }, this.panes, this.details));
     document.addEventListener("keydown", (event) => this.#key(event));
@@ -54,7 +55,7 @@ class App {
     }
   }
 
-  async draw({ fit = false, show = null } = {}) {
+  async draw({ fit = false, show = null, toChange = false } = {}) {
     const { graphs, stage } = this;
     const now = graphs.stages[stage];
     const before = stage > 0 ? graphs.stages[stage - 1] : null;
@@ -74,9 +75,10 @@ class App {
         { ...view, isBefore: true, copies: graphs.copies(stage - 1) }, now.level,
         caption(before, "before")),
     ]);
-    if (fit) this.canvases.forEach((canvas) => canvas.fit());
+    if (fit) this.canvases.forEach((canvas) => canvas.fit(true));
     this.select(this.selected);
     if (show) this.canvases.forEach((canvas) => canvas.show(show));
+    else if (toChange) this.#showChange();
     this.root.removeAttribute("aria-busy");
   }
 
@@ -168,7 +170,25 @@ class App {
     const levels = [graphs.stages[stage].level, graphs.stages[stage - 1].level];
     visit(...levels, "");
     visit(...levels.reverse(), "");
-    await this.draw({ fit: true });
+    await this.draw({ fit: true, toChange: true });
+  }
+
+  // Selects the next part that the pass changed, or the one before.
+  nextChange(by) {
+    const [left, right] = this.canvases;
+    const path = right.change(by) ?? (this.isBoth ? left.change(by) : null);
+    if (path === null) return;
+    this.select({ path });
+    this.canvases.forEach((canvas) => canvas.show(path));
+  }
+
+  // Brings a part that the pass changed into sight, if none is.
+  #showChange() {
+    for (const canvas of this.canvases) {
+      if (canvas.element.hidden || canvas.seesChange()) continue;
+      const path = canvas.change(1);
+      if (path !== null) canvas.show(path);
+    }
   }
 
   step(by) {
@@ -179,13 +199,13 @@ class App {
 
   goTo(stage) {
     this.stage = stage;
-    return this.draw({ fit: !this.selected });
+    return this.draw({ fit: !this.selected, toChange: true });
   }
 
   setBoth(isBoth) {
     this.isBoth = isBoth;
     if (isBoth && this.stage === 0 && this.graphs.stages.length > 1) this.stage = 1;
-    return this.draw({ fit: true });
+    return this.draw({ fit: true, toChange: true });
   }
 
   #drawStages() {
@@ -200,6 +220,7 @@ class App {
         ? `: ${made.only} new, ${gone.only} gone, ${made.changed} changed` : "";
       return html("li", {}, html("button", {
         type: "button", onclick: () => this.goTo(n), "aria-label": `${stage.title}${spokenCounts}`,
+        title: `${stage.title}${spokenCounts}`,
       }, html("span", {}, stage.title), html("small", {}, counts)));
     }));
   }
@@ -214,15 +235,18 @@ class App {
     if (current && !this.bar.hidden) {
       this.stages.scrollLeft = current.offsetLeft - this.stages.clientWidth / 2;
     }
+    this.place.textContent = `${this.stage + 1} of ${this.stages.children.length}`;
     this.both.setAttribute("aria-pressed", String(this.isBoth));
-    this.both.disabled = this.changes.disabled = this.graphs.stages.length < 2;
+    for (const tool of [this.both, this.changes, this.next]) {
+      tool.disabled = this.graphs.stages.length < 2;
+    }
     const { remarks } = this.graphs.stages[this.stage];
     this.remarks.hidden = remarks.length === 0;
-    const signs = { passed: "~", missed: "=", analysis: "?", warning: "!" };
+    const signs = { passed: "~", missed: "=", analysis: "?", warning: "!", error: "✗" };
     this.remarks.replaceChildren(html("ul", {}, remarks.map(([kind, loop, content]) =>
       html("li", { class: `remark-${kind}` },
         html("span", { class: "kind", title: kind }, signs[kind] ?? "~"), " ",
-        html("code", {}, loop), `: ${content}`))));
+        html("code", {}, loop), ": ", ...withCode(content)))));
   }
 
   #tools() {
@@ -242,6 +266,8 @@ class App {
       () => this.setBoth(!this.isBoth), { "aria-pressed": "false" });
     this.changes = button("Show changes", "Open what the pass changed (key c)",
       () => this.showChanges());
+    this.next = button("Next change", "Go to the next part that the pass changed (key n, back: p)",
+      () => this.nextChange(1));
     const titles = this.all.map((graphs, n) => html("option", { value: n }, graphs.title));
     const choice = html("select", { "aria-label": "Graph", hidden: this.all.length < 2,
       onchange: (event) => this.choose(Number(event.target.value)) }, titles);
@@ -249,10 +275,12 @@ class App {
       choice, html("span", { class: "searching" }, input, results),
       button("Fold all", "Fold all (key f)", () => this.foldAll()),
       button("Unfold", "Open the loops in sight (key u)", () => this.unfold()),
-      this.both, this.changes,
+      this.both, this.changes, this.next,
       button("−", "Smaller (key -)", () => this.#each((canvas) => canvas.zoom(1 / ZOOM))),
       button("+", "Larger (key +)", () => this.#each((canvas) => canvas.zoom(ZOOM))),
-      button("Fit", "Fit into the window (key 0)", () => this.#each((canvas) => canvas.fit())),
+      button("Fit", "Show all of it (key 0)", () => this.#each((canvas) => canvas.fit())),
+      button("⇔", "With or without the text beside it (key w)", () => this.#widen()),
+      button("Key", "What the signs mean (key ?)", () => this.#showKey()),
       button("◐", "Light or dark", () => this.#changeTheme()));
   }
 
@@ -270,12 +298,33 @@ class App {
         this.reveal(one);
       },
     }, html("span", {}, one.title), " ", html("small", {}, cut(one.text, 60)))));
-    results.replaceChildren(...(items.length ? items : [html("li", {}, "nothing found")]));
+    const none = () => html("li", {}, this.#elsewhere(input.value));
+    results.replaceChildren(...(items.length ? items : [none()]));
+  }
+
+  // Says in which other stages something is, which is not in this one.
+  #elsewhere(words) {
+    const titles = this.graphs.stages.filter((_, n) => search(this.graphs, n, words).length)
+      .map((stage) => stage.title);
+    if (!titles.length) return "nothing found";
+    return `not in this stage; in ${cut([...new Set(titles)].join(", "), 120)}`;
   }
 
   #clear(input, results) {
     input.value = "";
     results.hidden = true;
+  }
+
+  #widen() {
+    document.body.classList.toggle("is-wide");
+    this.#each((canvas) => canvas.fit(true));
+  }
+
+  #showKey() {
+    this.selected = null;
+    this.details.hidden = false;
+    this.details.replaceChildren(
+      button("✕", "Close (Escape)", () => this.select(null), { class: "close" }), ...signsAndColours());
   }
 
   #changeTheme() {
@@ -297,6 +346,10 @@ class App {
       c: () => this.showChanges(),
       f: () => this.foldAll(),
       u: () => this.unfold(),
+      n: () => this.nextChange(1),
+      p: () => this.nextChange(-1),
+      w: () => this.#widen(),
+      "?": () => this.#showKey(),
       Escape: () => this.select(null),
     };
     if (!(event.key in acts)) return;

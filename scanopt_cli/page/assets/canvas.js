@@ -3,6 +3,7 @@
 const ZOOM = 1.25;
 const LEAST = 0.05;
 const MOST = 4;
+const READABLE = 0.7;
 
 class Canvas {
   constructor(label, elk, onselect, ontoggle) {
@@ -39,18 +40,40 @@ class Canvas {
     if (hadFocus) (box ?? this.surface).focus({ preventScroll: true });
   }
 
-  fit() {
+  // Shows all of the drawing, or with `readable`, what of it fits in letters that can be read, from
+  // the first box on.
+  fit(readable = false) {
     if (!this.laid) return;
     const { clientWidth: width, clientHeight: height } = this.surface;
     if (!width || !height) return;
-    const scale = Math.min(width / this.laid.width, height / this.laid.height, 1.2);
-    // What would be too small to be read is shown from its start instead.
-    this.scale = Math.max(scale, 0.6);
+    const whole = Math.min((width - 16) / this.laid.width, (height - 16) / this.laid.height, 1.2);
+    this.scale = readable ? Math.max(whole, READABLE) : Math.max(whole, LEAST);
+    const [first] = this.laid.parts;
+    const place = (room, size, start, extent) => {
+      if (size * this.scale <= room) return (room - size * this.scale) / 2;
+      const centred = room / 2 - (start + extent / 2) * this.scale;
+      return Math.min(4, Math.max(room - size * this.scale - 4, centred));
+    };
     this.shift = {
-      x: Math.max((width - this.laid.width * this.scale) / 2, 4),
-      y: Math.max((height - this.laid.height * this.scale) / 2, 4),
+      x: this.laid.width * this.scale <= width ? (width - this.laid.width * this.scale) / 2 : 4,
+      y: first ? place(height, this.laid.height, first.y, first.height) : 4,
     };
     this.#transform();
+  }
+
+  // Goes to the next box that a pass changed, or to the one before; returns its path.
+  change(by) {
+    const marked = [...this.content.querySelectorAll(".is-only, .is-changed, .is-gone")];
+    if (!marked.length) return null;
+    const here = marked.findIndex((box) => box.dataset.path === this.selected?.path);
+    const next = here < 0 ? (by > 0 ? 0 : marked.length - 1) : here + by;
+    return marked[(next + marked.length) % marked.length].dataset.path;
+  }
+
+  // Whether a box that a pass changed is in sight, if there is one.
+  seesChange() {
+    const marked = [...this.content.querySelectorAll(".is-only, .is-changed, .is-gone")];
+    return !marked.length || marked.some((box) => this.#isInSight(box));
   }
 
   zoom(factor, at) {
@@ -101,14 +124,28 @@ class Canvas {
   show(path) {
     const box = this.find(path);
     if (!box) return;
-    const seen = this.surface.getBoundingClientRect();
+    if (this.#isInSight(box)) return;
+    const seen = this.#room();
     const frame = (box.querySelector(".frame") ?? box).getBoundingClientRect();
-    const inside = frame.left >= seen.left && frame.right <= seen.right &&
-      frame.top >= seen.top && frame.bottom <= seen.bottom;
-    if (inside) return;
     this.shift.x += seen.left + seen.width / 2 - (frame.left + Math.min(frame.width, 300) / 2);
     this.shift.y += seen.top + seen.height / 2 - (frame.top + Math.min(frame.height, 200) / 2);
     this.#transform();
+  }
+
+  // What is seen of the drawing: the details lie over its right side.
+  #room() {
+    const { left, top, right, bottom } = this.surface.getBoundingClientRect();
+    const cover = document.querySelector(".details:not([hidden])")?.getBoundingClientRect();
+    const free = cover && cover.width < (right - left) / 2 && cover.top < bottom && cover.left > left
+      ? cover.left : right;
+    return { left, top, right: free, bottom, width: free - left, height: bottom - top };
+  }
+
+  #isInSight(box) {
+    const seen = this.#room();
+    const frame = (box.querySelector(".frame") ?? box).getBoundingClientRect();
+    return frame.left >= seen.left && Math.min(frame.right, frame.left + 300) <= seen.right &&
+      frame.top >= seen.top && Math.min(frame.bottom, frame.top + 200) <= seen.bottom;
   }
 
   // The inputs and outputs of a body that belong to a slot.

@@ -9,6 +9,8 @@ const KINDS = {
   output: "An output of the inner graph",
 };
 
+const READ_ONLY = new Set(["seq", "non_seq", "constant", "index", "input"]);
+
 function describeSelection(selected, graphs, stage, act) {
   const found = located(graphs, graphs.stages[stage].level, selected?.path);
   if (!found) return [html("p", { class: "faint" }, "It is not in the graph at this stage.")];
@@ -98,7 +100,8 @@ function describePort(port, box, selected, level, act) {
   parts.push(facts([
     ["type", port.type],
     ["fed by", port.fed_by ? code(port.fed_by) : ""],
-    ["a step makes", port.inside ? code(port.inside) : ""],
+    [READ_ONLY.has(port.kind) ? "a step reads" : "a step makes",
+      port.inside ? code(port.inside) : ""],
     ["read by", port.read_by.map((reader) => html("div", {}, code(reader)))],
     ["rows kept", [port.rows, port.note].filter(Boolean).join("; ")],
     ["memory", port.memory],
@@ -121,7 +124,37 @@ function meaning(kind, words) {
   const summary = html("p", {}, html("strong", {}, kind), `: ${word?.summary ?? KINDS[kind] ?? ""}`);
   if (!word) return [summary];
   return [summary, html("details", { class: "meaning" },
-    html("summary", {}, `what is ${kind}?`), html("pre", {}, word.text))];
+    html("summary", {}, `what is ${kind}?`), ...paragraphs(word.text))];
+}
+
+// The paragraphs and pictures of a topic, without its examples.
+function paragraphs(topic) {
+  return topic.split(/\n{2,}/)
+    .filter((part) => !/^ *\$|^Also called|^See also|^ {6}/.test(part))
+    .map((part) => (part.startsWith("    ")
+      ? html("pre", {}, part.replace(/^ {4}/gm, ""))
+      : html("p", {}, ...withCode(part.replace(/\s+/g, " ")))));
+}
+
+// What signs and colours mean.
+function signsAndColours() {
+  const rows = [
+    ["+ (blue frame)", "new: the pass made it, or what it reads"],
+    ["~ (dashed)", "changed: it reads or does something else than before"],
+    ["− (dotted)", "gone after the pass; shown in the graph before it"],
+    ["+4 −7 ~2", "below a pass: how many parts are new, gone and changed"],
+    ["dashed, stacked", "a group of operations that is folded; a click opens it"],
+    ["blue stripe", "a slot that a step reads: a sequence"],
+    ["orange stripe", "a state"],
+    ["green stripe", "an output of which rows are kept"],
+    ["grey stripe", "the same in each step"],
+    ["bar", "how much memory the buffer takes, beside the largest one; a length that is not known "
+      + "counts as 100"],
+    ["✂", "the buffer does not hold every step"],
+    ["t-1, t → t+1", "the taps that a step reads, and of a mit_mot those that it writes"],
+    ["remarks", "~ done, = not done and why, ? noticed, ! warning, ✗ error"],
+  ];
+  return [html("h3", {}, "Signs and colours"), facts(rows)];
 }
 
 function link(box, around, act) {

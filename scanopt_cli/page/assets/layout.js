@@ -10,7 +10,9 @@ const LAYOUT = {
   "elk.layered.spacing.edgeNodeBetweenLayers": "12",
   "elk.spacing.edgeEdge": "7",
   "elk.layered.nodePlacement.strategy": "BRANDES_KOEPF",
-  "elk.layered.considerModelOrder.strategy": "PREFER_NODES",
+  // The same order from stage to stage.
+  "elk.layered.considerModelOrder.strategy": "NODES_AND_EDGES",
+  "elk.layered.crossingMinimization.forceNodeModelOrder": "true",
   "elk.layered.mergeEdges": "true",
   "elk.padding": "[top=8,left=8,bottom=8,right=8]",
 };

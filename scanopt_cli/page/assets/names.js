@@ -24,6 +24,10 @@ const svg = (tag, attributes = {}, ...children) =>
 const button = (text, label, onclick, more = {}) =>
   html("button", { type: "button", title: label, "aria-label": label, onclick, ...more }, text);
 
+// A text in which names stand between backticks.
+const withCode = (content) =>
+  content.split("`").map((piece, n) => (n % 2 ? html("code", {}, piece) : piece));
+
 const cut = (text, most) => (text.length <= most ? text : `${text.slice(0, most - 1)}…`);
 
 const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;

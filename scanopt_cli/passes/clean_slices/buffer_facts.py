@@ -89,8 +89,10 @@ class BufferFacts:
 
     def write(self, node: Apply | None) -> Write | None:
         """Return ``node`` as a write along one axis, ``None`` if it is none or may raise."""
-        axis = None if node is None else axis_of(node)
-        if node is None or axis is None or not isinstance(node.op, IncSubtensor):
+        if node is None or not isinstance(node.op, IncSubtensor):
+            return None
+        axis = axis_of(node)
+        if axis is None:
             return None
         array, value = node.inputs[:2]
         index = rows_index(node, axis)

@@ -7,17 +7,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Self
 
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import MergeFeature
+from pytensor.tensor.linalg.inverse import MatrixInverse
 
 from scanopt_cli.analysis.term_counts import MOST_TERMS, most_terms
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.equivalence.definition import Definition
 from scanopt_cli.ir.client_lists import remove_readers_fast
 from scanopt_cli.ir.graph import copy_nodes
+from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.loop.shifted_sums import protect_log_sums, unprotect_log_sums
+from scanopt_cli.passes.push_out.hoisting import invariant_nodes
 from scanopt_cli.passes.share_factors import ShareFactors, is_shared, with_shared_factors
 from scanopt_cli.passes.simplify.sound_rewriters import sound_rewriter
 from scanopt_cli.pipeline.contract import (
@@ -31,6 +34,8 @@ from scanopt_cli.remarks import Code, Why, because
 
 # At most so many forms of one graph in search of a fixpoint.
 _MOST_FORMS = 6
+_INVERSES = "inv_to_solve"
+"""The rewrite of PyTensor's that makes ``solve(A, b)`` of ``inv(A) @ b``."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,10 @@ class Simplify(Pass):
     A body is rewritten to a fixpoint. PyTensor's rewriters may also cycle between several forms;
     then the pass takes the smallest of them. If no form recurs within six rewrites, the body is
     left alone.
+
+    In a body that inverts a matrix that no step changes, ``inv(A) @ h[t-1]`` stays as it is: the
+    inverse leaves the loop by `push-out`, and a step takes a product. To solve a system in each
+    step (``inv_to_solve``), which PyTensor makes of it elsewhere, would take several times as long.
 
     Values are those that PyTensor computes from the graph in its default modes, not those of the
     graph as written: sums may round differently, and zero times infinity or NaN may be zero, not
@@ -97,15 +106,22 @@ class Simplify(Pass):
         elif _differentiates_equal_ops_apart(fgraph, context.digests.sameness):
             context.missed(None, Code.NOT_SIMPLIFIED, because(Why.OPS_FOR_GRADIENTS))
         else:
-            yield Fixpoint(partial(self._rewritten, is_body=bool(context.path)), _MOST_FORMS)
+            keeps_inverses = _inverts(fgraph, context.invariants)
+            rewritten = partial(
+                self._rewritten, is_body=bool(context.path), keeps_inverses=keeps_inverses
+            )
+            yield Fixpoint(rewritten, _MOST_FORMS)
 
-    def _rewritten(self, fgraph: FunctionGraph, *, is_body: bool) -> FunctionGraph:
+    def _rewritten(
+        self, fgraph: FunctionGraph, *, is_body: bool, keeps_inverses: bool
+    ) -> FunctionGraph:
         form = copy_nodes(fgraph)
         remove_readers_fast(form)
         form.attach_feature(_Merging())
         protect_log_sums(form)
         # What speaks against a rewriter may be gone from a later form.
-        sound_rewriter(form, self.without).rewrite(form)
+        without = f"{self.without}:{_INVERSES}" if keeps_inverses else self.without
+        sound_rewriter(form, without).rewrite(form)
         unprotect_log_sums(form)
         if is_body and is_shared(fgraph.apply_nodes) and _is_shared_form(fgraph, form):
             return fgraph
@@ -125,6 +141,15 @@ class _Merging(MergeFeature):
             self.nodes_seen.add(node)
         else:
             super().process_node(fgraph, node)
+
+
+def _inverts(fgraph: FunctionGraph, invariants: frozenset[Variable]) -> bool:
+    """Whether an inverse in a body is that of a matrix that no step changes."""
+    inverses = [n for n in fgraph.apply_nodes if isinstance(core_op(n.op), MatrixInverse)]
+    if not (inverses and invariants):
+        return False
+    found = invariant_nodes(fgraph.toposort(), set(invariants))
+    return not found.isdisjoint(inverses)
 
 
 def _is_shared_form(fgraph: FunctionGraph, form: FunctionGraph) -> bool:

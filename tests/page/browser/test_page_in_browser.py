@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from screenshots import FOLDER, SHOTS, Shot, take
 
 from conftest import Opened
 from scanopt_cli.page.page import Page, Section
@@ -115,6 +116,59 @@ def test_passes_are_stepped_through_and_what_each_changed_is_marked(opened: Open
     assert one.texts(".stages button[aria-current=step] span") == stages[-2:-1]
     one.click(".stages button")
     assert one.texts(".stages button[aria-current=step] span") == ["given"]
+
+
+def test_the_next_change_is_brought_into_sight(opened: Open) -> None:
+    one = opened(optimized(), width=900, height=700)
+    one.press("]")
+    while not one.count(".is-only, .is-changed"):
+        one.press("]")
+    seen = set()
+    for _ in range(3):
+        one.press("n")
+        path = one.tab.locator(".selected").first.get_attribute("data-path")
+        seen.add(path)
+        room = one.tab.locator(".surface").last.bounding_box()
+        box = one.tab.locator(".box.selected > .frame").last.bounding_box()
+        assert room["x"] <= box["x"] <= room["x"] + room["width"]
+        assert room["y"] <= box["y"] <= room["y"] + room["height"]
+    assert len(seen) == min(3, one.count(".is-only, .is-changed"))
+
+
+@pytest.mark.parametrize("key", ["u", "f", "c"])
+def test_whatever_is_opened_something_is_in_sight_and_fit_shows_all(opened: Open, key: str) -> None:
+    one = opened(optimized())
+    one.press("]", key)
+    room = one.tab.locator(".surface").last.bounding_box()
+    boxes = [one.tab.locator(".frame").nth(n).bounding_box() for n in range(one.count(".frame"))]
+    assert any(
+        room["x"] <= box["x"] <= room["x"] + room["width"]
+        and room["y"] <= box["y"] <= room["y"] + room["height"]
+        for box in boxes
+    )
+    one.click("button:text-is('Fit')")
+    for n in range(one.count(".frame")):
+        box = one.tab.locator(".frame").nth(n).bounding_box()
+        assert room["x"] - 1 <= box["x"]
+        assert box["x"] + box["width"] <= room["x"] + room["width"] + 1
+        assert box["y"] + box["height"] <= room["y"] + room["height"] + 1
+
+
+def test_signs_are_explained_and_the_text_can_be_put_away(opened: Open) -> None:
+    one = opened(optimized())
+    one.press("?")
+    assert "how much memory the buffer takes" in one.texts(".details")[0]
+    assert one.tab.locator("#text").is_visible()
+    one.press("w")
+    assert not one.tab.locator("#text").is_visible()
+
+
+def test_search_says_in_which_stage_something_is(opened: Open) -> None:
+    one = opened(optimized())
+    one.click(".stages li:last-child button")
+    one.tab.fill("#search", "mit_mot")
+    (found,) = one.texts(".results li")
+    assert found.startswith("not in this stage; in given")
 
 
 def test_before_and_after_are_side_by_side(opened: Open) -> None:
@@ -288,3 +342,9 @@ def test_many_loops_are_in_groups(opened: Open) -> None:
     one.press("Enter")
     assert one.texts(".box.selected > .title") == ["loop#40"]
     assert "equal ones" in "".join(one.texts(".box.selected text"))
+
+
+@pytest.mark.parametrize("shot", SHOTS, ids=lambda shot: shot.name)
+def test_the_screenshots_of_the_docs_can_be_taken(browser: object, shot: Shot) -> None:
+    assert take(browser, shot).startswith(b"\x89PNG")
+    assert (FOLDER / f"{shot.name}.png").exists()

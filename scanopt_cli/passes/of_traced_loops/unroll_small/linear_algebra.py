@@ -50,14 +50,25 @@ def of_matrices(op: Op, *_parts: Entries) -> Found:
 
 @of_matrices.register
 def _dot(_op: Dot, a: Entries, b: Entries) -> Found:
+    check_product(a, b)
     rows, columns = a.reshape(-1, a.shape[-1]), b.reshape(b.shape[0], -1)
-    # Of an outer product, more would be made than the factors have.
-    if a.shape[-1] != b.shape[0] or len(rows) * columns.shape[1] > _MOST_PRODUCTS:
-        raise ValueError("a product is too large, or undefined")
     made = np.empty((len(rows), columns.shape[1]), dtype=object)
     for i, j in np.ndindex(*made.shape):
         made[i, j] = _total([x * y for x, y in zip(rows[i], columns[:, j], strict=True)])
     return [made.reshape(*a.shape[:-1], *b.shape[1:])]
+
+
+def check_product(a: Entries, b: Entries) -> None:
+    """Check that a product of two vectors or matrices is defined, and small.
+
+    Raises
+    ------
+    ValueError
+        If it is not. Of an outer product, more would be made than the factors have.
+    """
+    length = a.shape[-1]
+    if length != b.shape[0] or a.size * b.size > _MOST_PRODUCTS * length**2:
+        raise ValueError("a product is too large, or undefined")
 
 
 @of_matrices.register

@@ -23,6 +23,7 @@ from scanopt_cli.passes.of_traced_loops.unroll_small.array_entries import (
 )
 from scanopt_cli.passes.of_traced_loops.unroll_small.groups import ArrayGroup, groups
 from scanopt_cli.passes.of_traced_loops.unroll_small.rules import entries_of
+from scanopt_cli.passes.of_traced_loops.unroll_small.stand_ins import stand_ins
 from scanopt_cli.pipeline.contract import PassContext
 
 type Shape = tuple[int | None, ...]
@@ -45,7 +46,10 @@ def shape_of(slot: Slot, lengths: Lengths) -> Shape | None:
 
 
 class Step:
-    """The step of a loop, whose small arrays are computed entry by entry."""
+    """The step of a loop, whose small arrays are computed entry by entry.
+
+    Of an estimate, variables stand for entries: it tells which are computed, and is not rebuilt.
+    """
 
     def __init__(
         self,
@@ -54,9 +58,11 @@ class Step:
         shapes: Mapping[Slot, Shape],
         kept: Set[Slot],
         left: Set[Apply],
+        *,
+        is_estimate: bool = False,
     ) -> None:
         self.view = view
-        self.unrolling = Unrolling(size, entries_of, left)
+        self.unrolling = Unrolling(size, stand_ins if is_estimate else entries_of, left)
         self.entries: dict[Slot, Entries] = {}
         """The new inputs of the body, of the slots that are small."""
         self.arrays: dict[Slot, Variable] = {}

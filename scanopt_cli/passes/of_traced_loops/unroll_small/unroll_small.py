@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from weakref import WeakKeyDictionary
 
 from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FrozenFunctionGraph
+from pytensor.tensor.math import Dot
 
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.errors import PassError
+from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.ir.slots import Slot, SlotKind
 from scanopt_cli.loop.operator_base import LoopView
 from scanopt_cli.passes.of_traced_loops.unroll_small.array_entries import (
@@ -19,6 +24,9 @@ from scanopt_cli.passes.of_traced_loops.unroll_small.array_entries import (
 from scanopt_cli.pipeline.contract import PassContext
 from scanopt_cli.pipeline.loop_passes import TracedLoopPass
 from scanopt_cli.remarks import Code, Why, because
+
+if TYPE_CHECKING:
+    from scanopt_cli.passes.of_traced_loops.unroll_small.step import Step
 
 _LARGEST = 64
 """The largest ``size``: a product of two 8x8 matrices takes 960 operations."""
@@ -85,18 +93,26 @@ class UnrollSmall(TracedLoopPass):
         from scanopt_cli.passes.of_traced_loops.unroll_small.step import Step, shape_of
 
         names = context.names(view)
-        view.unfreeze()
         lengths = Lengths(view.n_steps)
         shapes = {
             slot: shape
             for slot in view.of_kind(SlotKind.STATE, SlotKind.CONSTANT)
             if (shape := shape_of(slot, lengths)) is not None
         }
+        # Passes look at loops again, and models have equal ones.
+        loop, known = view.op, self._known(view, shapes, context)
+        staying = _staying.setdefault(loop.fgraph, {})
+        if known in staying:
+            staying[known].say(view, context, names)
+            return None
+        view.unfreeze()
         kept: set[Slot] = set()
         left: set[Apply] = set()
         in_vectors = arrays_left = entries_left = 0
+        # Products are many nodes entry by entry, and stay as a rule.
+        is_estimate = not self.always and _has_products(view)
         while True:
-            step = Step(view, self.size, shapes, kept, left)
+            step = Step(view, self.size, shapes, kept, left, is_estimate=is_estimate)
             changing = step.changing_states()
             for slot in changing:
                 del shapes[slot]
@@ -106,7 +122,10 @@ class UnrollSmall(TracedLoopPass):
                 continue
             losing = [group for group in step.groups() if not group.pays]
             if self.always or not losing:
-                break
+                if not is_estimate or not _unrolls(step, context):
+                    break
+                is_estimate = False
+                continue
             for group in losing:
                 left.update(group.nodes)
                 kept |= {slot for slot in step.states if slot.inner_inputs[0] in group.inputs}
@@ -115,27 +134,80 @@ class UnrollSmall(TracedLoopPass):
                 else:
                     arrays_left += group.n_computed
                     entries_left += group.n_crossing
-        if in_vectors:
-            context.missed(view, Code.SMALL_ARRAYS_LEFT, Why.VECTORS_FASTER, arrays=in_vectors)
-        if arrays_left:
-            context.missed(
-                view,
-                Code.SMALL_ARRAYS_LEFT,
-                because(Why.ENTRIES_CROSS, entries=entries_left),
-                arrays=arrays_left,
-            )
-        for slot in step.unknown():
-            context.missed(view, Code.ARRAYS_KEPT, Why.LENGTH_UNKNOWN, names[slot])
+        unknown = tuple(view.slots.index(slot) for slot in step.unknown())
+        left_out = _LeftOut(in_vectors, arrays_left, entries_left, unknown)
+        left_out.say(view, context, names)
         if step.unrolling.n_entries > MOST_ENTRIES:
             context.missed(view, Code.LOOP_LEFT, because(Why.ENTRIES_MANY, count=MOST_ENTRIES))
             return None
-        # Arrays that are carried, and not traced, are formed after the loop.
-        carried = [slot for slot in step.states if not context.clients(slot.outer_output)]
-        if not step.unrolling.n_arrays and not carried:
+        if not _unrolls(step, context):
+            staying[known] = left_out
             return None
-        count = step.unrolling.n_arrays or len(carried)
+        count = step.unrolling.n_arrays or len(_carried(step, context))
         context.passed(view, Code.ARRAYS_UNROLLED, count=count)
         return step.rebuild(context, names)
+
+    def _known(
+        self, view: LoopView, shapes: Mapping[Slot, Sequence[int | None]], context: PassContext
+    ) -> Hashable:
+        """Return all that decides, beside the body, whether arrays become numbers."""
+        slots = (
+            (slot.kind, shapes.get(slot), bool(context.clients(slot.outer_output)))
+            for slot in view.slots
+        )
+        return self, view.op.is_while, *slots
+
+
+class _LeftOut(NamedTuple):
+    """What a step goes on computing as arrays.
+
+    Attributes
+    ----------
+    in_vectors
+        How many arrays are computed faster so.
+    arrays, entries
+        How many others there are, and how many of their entries would be read or put together.
+    unknown
+        The positions of the slots that are arrays since no length of them is known.
+    """
+
+    in_vectors: int
+    arrays: int
+    entries: int
+    unknown: tuple[int, ...]
+
+    def say(self, view: LoopView, context: PassContext, names: Mapping[Slot, str]) -> None:
+        """Remark on the arrays of a loop."""
+        if self.in_vectors:
+            faster = Why.VECTORS_FASTER
+            context.missed(view, Code.SMALL_ARRAYS_LEFT, faster, arrays=self.in_vectors)
+        if self.arrays:
+            cross = because(Why.ENTRIES_CROSS, entries=self.entries)
+            context.missed(view, Code.SMALL_ARRAYS_LEFT, cross, arrays=self.arrays)
+        for position in self.unknown:
+            name = names[view.slots[position]]
+            context.missed(view, Code.ARRAYS_KEPT, Why.LENGTH_UNKNOWN, name)
+
+
+_staying: WeakKeyDictionary[FrozenFunctionGraph, dict[Hashable, _LeftOut]] = WeakKeyDictionary()
+"""What is left out of loops that stay as they are: by the body, and by what decides besides."""
+
+
+def _unrolls(step: Step, context: PassContext) -> bool:
+    """Whether arrays of a step are computed entry by entry, or carried so."""
+    return bool(step.unrolling.n_arrays or _carried(step, context))
+
+
+def _carried(step: Step, context: PassContext) -> list[Slot]:
+    """Return the states that are carried entry by entry, and not traced.
+
+    The arrays are formed after the loop.
+    """
+    return [slot for slot in step.states if not context.clients(slot.outer_output)]
+
+
+def _has_products(view: LoopView) -> bool:
+    return any(isinstance(core_op(node.op), Dot) for node in view.op.fgraph.apply_nodes)
 
 
 def _computes_with_arrays(view: LoopView) -> bool:

@@ -1,0 +1,122 @@
+"""What the page of `optimize` says: counts, what each pass did and missed, times, all stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from scanopt_cli.page.contents.finding_sections import finding_sections, tone_of
+from scanopt_cli.page.contents.lines import Told, by_line
+from scanopt_cli.page.contents.parts import Part, worst
+from scanopt_cli.page.contents.stages import Stages
+from scanopt_cli.page.page import Section, Tone
+from scanopt_cli.pipeline.optimizing import OptimizeResult
+from scanopt_cli.remarks import Remark, RemarkKind
+from scanopt_cli.reports.document import Block, Column, Paragraph, Table
+from scanopt_cli.reports.headline import headline
+from scanopt_cli.reports.optimize_report import counts, remarks, timings
+from scanopt_cli.reports.remark_text import grouped, hint_of, text_of
+from scanopt_cli.reports.verify_report import verify_report
+from scanopt_cli.rules.graph_checking import CheckResult
+from scanopt_cli.text import time_text
+from scanopt_cli.verification.result import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimized:
+    """What `optimize` did to one graph.
+
+    Attributes
+    ----------
+    result
+        The record of the passes.
+    left
+        What `check` finds in the result.
+    stages
+        The graph as each pass left it; ``None`` if that was not kept.
+    mendable
+        What --check finds that the passes mend, if it was asked for.
+    seconds
+        How long ``loading`` took, and ``optimizing`` in all, as far as that was measured.
+    more
+        Further sections: the source of steps.
+    """
+
+    result: OptimizeResult
+    left: CheckResult
+    stages: Stages | None = None
+    mendable: CheckResult | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    more: Sequence[Section] = ()
+
+
+def optimize_part(done: Optimized, source: str) -> Part:
+    """Return what a page says of one graph."""
+    result = done.result
+    drawn, note = (None, "") if done.stages is None else done.stages.drawn(result)
+    return Part(
+        source=source,
+        verdict=headline(result, len(done.left.findings)),
+        tone=_tone(done),
+        sections=(*_sections(done, note), *done.more),
+        drawn=() if drawn is None else (drawn,),
+    )
+
+
+def _tone(done: Optimized) -> Tone:
+    verification = done.result.verification
+    if verification is not None and not verification.ok:
+        return Tone.BAD if verification.verdict is Verdict.DIFFERS else Tone.WARNING
+    mendable = () if done.mendable is None else done.mendable.findings
+    return worst(map(tone_of, (done.left.findings, mendable)))
+
+
+def _sections(done: Optimized, note: str) -> Iterator[Section]:
+    result = done.result
+    if result.warnings:
+        lines = by_line(map(_told, grouped(result.warnings)))
+        yield Section(title="Likely mistakes in the graph", blocks=lines)
+    if result.verification is not None:
+        yield Section(title="Verification", blocks=list(verify_report(result.verification)))
+    if result.changed and (result.before.has_loops or result.after.has_loops):
+        table = counts(result.before, result.after, is_cut=False)
+        yield Section(title="Before and after", blocks=list(table))
+    if done.mendable is not None:
+        yield from finding_sections(done.mendable, title="What the passes mend, for --check")
+    yield from finding_sections(done.left, title="What is left to do")
+    of_passes = [remark for run in result.passes for remark in run.remarks]
+    missed = [remark for remark in of_passes if remark.kind is RemarkKind.MISSED]
+    if missed:
+        lines = by_line(map(_told, grouped(missed, with_slots=False)))
+        yield Section(title="Missed rewrites, and why", blocks=lines, is_open=False)
+    said = list(remarks(result.passes, verbose=True))
+    if said:
+        of_all = Paragraph(
+            "What a pass did in all its runs; the bar above the picture has each run."
+        )
+        yield Section(title="What each pass says", blocks=[of_all, *said], is_open=False)
+    yield Section(title="Times", blocks=list(_times(done)), is_open=False)
+    if note:
+        yield Section(title="Stages that are not drawn", blocks=[Paragraph(note)])
+
+
+def _told(remark: Remark) -> Told:
+    hint = hint_of(remark)
+    more = "" if hint is None else f" ({hint})"
+    prefix = f"{remark.pass_name}: " if remark.pass_name else ""
+    return Told(remark.place, remark.scan, f"{prefix}{text_of(remark)}{more}")
+
+
+def _times(done: Optimized) -> Iterator[Block]:
+    passes = sum(run.seconds for run in done.result.passes)
+    seconds = {"passes": passes}
+    if "loading" in done.seconds:
+        seconds = {"loading": done.seconds["loading"], **seconds}
+    if "optimizing" in done.seconds:
+        is_verified = done.result.verification is not None
+        rest = "verification, copies and counts" if is_verified else "copies and counts"
+        seconds[rest] = max(done.seconds["optimizing"] - passes, 0.0)
+    rows = [(what, time_text(spent)) for what, spent in seconds.items()]
+    yield Table((Column("work"), Column("wall time", is_number=True)), rows)
+    if done.result.passes:
+        yield timings(done.result.passes)
