@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from scanopt_cli.errors import GradientError as GradientError
     from scanopt_cli.errors import LoadError as LoadError
     from scanopt_cli.errors import NanError as NanError
+    from scanopt_cli.errors import NotDataError as NotDataError
     from scanopt_cli.errors import PassError as PassError
     from scanopt_cli.errors import ScanoptError as ScanoptError
     from scanopt_cli.errors import UnsafeFileError as UnsafeFileError
@@ -123,8 +124,8 @@ _MODULES = {
         "diff.changes": "Change GraphDiff",
         "diff.comparing": "diff",
         "equivalence.canonical": "digest",
-        "errors": "GradientError LoadError NanError PassError ScanoptError UnsafeFileError "
-        "VerificationError",
+        "errors": "GradientError LoadError NanError NotDataError PassError ScanoptError "
+        "UnsafeFileError VerificationError",
         "integration.capture.recording": "Capture capture",
         "integration.compilation.blocks": "Compilation Enabled",
         "integration.compilation.enabling": "enabled",

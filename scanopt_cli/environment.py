@@ -9,6 +9,13 @@ CAPTURE = "SCANOPT_CAPTURE"
 """Holds the directory for captured graphs. ``startup/sitecustomize.py`` repeats this name, because
 it imports scanopt only once PyTensor is imported."""
 
+CAPTURE_SLOW = "SCANOPT_CAPTURE_SLOW"
+"""How many seconds a compilation has to take for its graph to be captured."""
+
+CAPTURE_ERRORS = "SCANOPT_CAPTURE_ERRORS"
+"""If it is set, graphs are captured whose compilation or first call raises an error, and no others
+but those of `CAPTURE_SLOW`."""
+
 GATE = "SCANOPT_GATE"
 """Holds the directory that says how many of PyTensor's rewrites a command of `bisect` may apply.
 ``startup/sitecustomize.py`` repeats this name as well."""

@@ -46,6 +46,10 @@ class ConfusedGraphError(LoadError):
     """PyTensor takes an inner graph in a file for another one that the process has."""
 
 
+class NotDataError(ScanoptError):
+    """A graph holds something that cannot be written as data."""
+
+
 class PassError(ScanoptError):
     """A pass or the text of a pipeline is invalid, or a pass broke its contract."""
 

@@ -19,6 +19,7 @@ from scanopt_cli.cli import bisect as bisect_command
 from scanopt_cli.cli import cache as cache_command
 from scanopt_cli.cli import capture as capture_command
 from scanopt_cli.cli import check as check_command
+from scanopt_cli.cli import convert as convert_command
 from scanopt_cli.cli import diff as diff_command
 from scanopt_cli.cli import explain as explain_command
 from scanopt_cli.cli import grad as grad_command
@@ -69,6 +70,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("passes", passes_command.passes),
     ("explain", explain_command.explain),
     ("audit", audit_command.audit),
+    ("convert", convert_command.convert),
     ("cache", cache_command.cache),
 )
 for _name, _command in _COMMANDS:

@@ -14,7 +14,9 @@ from scanopt_cli.cli.results import print_result
 
 
 def audit(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A pickle, plain or gzipped.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A graph file: .scanopt or a pickle.")
+    ],
     output_format: OutputFormat = Format.RICH,
     allow_package: AllowPackages = None,
 ) -> ExitCode:

@@ -19,20 +19,45 @@ def capture(
     directory: Annotated[
         Path, typer.Option("-o", "--output-dir", metavar="DIR", help="Where the graphs go.")
     ] = Path("scanopt-capture"),
+    on_slow: Annotated[
+        float | None,
+        typer.Option(
+            "--on-slow",
+            metavar="SECONDS",
+            min=0,
+            help="Keep only graphs whose compilation and first call took so long, or longer: "
+            "Numba and JAX compile in the first call.",
+        ),
+    ] = None,
+    on_error: Annotated[
+        bool,
+        typer.Option(
+            "--on-error", help="Keep only graphs whose compilation or first call raised an error."
+        ),
+    ] = False,
 ) -> int:
     """Run a program and keep every graph with a Scan that it compiles, unoptimised.
 
-    The values of each graph's first call are kept beside it. Exits with the program's exit code.
+    The values of each graph's first call are kept beside it, and index.json says where each comes
+    from and how long it took. With both --on-slow and --on-error, graphs of either kind are kept.
+    Exits with the program's exit code.
     """
     from scanopt_cli.integration.capture.captured_program import run_captured
 
-    before = set(directory.glob("*.pkl"))
-    code = run_captured(program, directory)
-    kept = len(set(directory.glob("*.pkl")) - before)
+    before = _graphs(directory)
+    code = run_captured(program, directory, on_slow=on_slow, on_error=on_error)
+    new = _graphs(directory) - before
     there = f", which already held {plural(len(before), 'graph')}" if before else ""
+    pickles = sum(path.suffix == ".pkl" for path in new)
+    how = f" ({pickles} as {'pickles' if pickles > 1 else 'a pickle'})" if pickles else ""
+    which = "" if on_slow is None and not on_error else " that is slow or raises an error"
     tell(
-        f"kept {plural(kept, 'graph')} in {directory}{there}"
-        if kept
-        else "the program compiled no graph with a Scan"
+        f"kept {plural(len(new), 'graph')}{how} in {directory}{there}"
+        if new
+        else f"the program compiled no graph with a Scan{which}"
     )
     return code
+
+
+def _graphs(directory: Path) -> set[Path]:
+    return {*directory.glob("*.scanopt"), *directory.glob("*.pkl")}

@@ -28,6 +28,7 @@ from scanopt_cli.cli.results import print_blocks, print_json
 from scanopt_cli.cli.session import session
 from scanopt_cli.cli.targets import targets, write
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.serialization.files import GRAPH_SUFFIXES
 from scanopt_cli.text import comma_separated
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from scanopt_cli.page.contents.parts import Part
     from scanopt_cli.reports.check_report import Mending
     from scanopt_cli.rules.graph_checking import CheckResult
+
+
+_NAMES = "graphs end in .scanopt or .pkl"
 
 
 class CheckFormat(StrEnum):
@@ -62,7 +66,7 @@ def check(
     graphs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="GRAPH|DIR...", help="Pickled graphs, or directories of them.", readable=False
+            metavar="GRAPH|DIR...", help="Graph files, or directories of them.", readable=False
         ),
     ],
     select: Codes = None,
@@ -219,14 +223,14 @@ def _files(paths: Sequence[Path]) -> dict[Path, ScanoptError | None]:
             Path(folder, name)
             for folder, _, names in os.walk(path, onerror=problems.append)
             for name in names
-            if name.endswith((".pkl", ".pkl.gz"))
+            if name.endswith(GRAPH_SUFFIXES)
         )
         found |= dict.fromkeys(inside)
         for error in problems:
             where = str(error.filename or path)
             found[Path(where)] = ScanoptError(f"cannot be read: {error.strerror}", where=where)
         if not (inside or problems):
-            found[path] = ScanoptError("holds no graph", where=str(path), hint="graphs end in .pkl")
+            found[path] = ScanoptError("holds no graph", where=str(path), hint=_NAMES)
     return found
 
 

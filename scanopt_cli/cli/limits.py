@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from scanopt_cli.errors import LoadError
+from scanopt_cli.serialization.files import is_data_path
 
 SECONDS = 20
 """Processor time for reading a file, in seconds. An honest file of 60,000 nodes takes half."""
@@ -23,6 +24,8 @@ BYTES = 1 << 30
 
 # A signal that is lost, since it arrives in a finalizer, comes again after so many seconds.
 _AGAIN = 0.5
+# A file of data has a fifth of the size of a pickle of the same graph (docs/explain/format.md).
+_SMALLER = 5
 _STATUS = Path("/proc/self/status")
 
 
@@ -77,8 +80,9 @@ def limited(*paths: Path, trust: bool = False, only_read: bool = True) -> Iterat
 
 
 def _kilobytes(path: Path) -> int:
+    """Return the size of a file; of one of data, that of a pickle of the same graph."""
     try:
-        return path.stat().st_size >> 10
+        return (path.stat().st_size * (_SMALLER if is_data_path(path) else 1)) >> 10
     except OSError:
         return 0
 

@@ -45,11 +45,11 @@ def require_use_of_force(output: Path | None, *, force: bool) -> None:
 
 
 GraphFile = Annotated[
-    Path, typer.Argument(metavar="GRAPH", help="A pickled graph, plain or gzipped.")
+    Path, typer.Argument(metavar="GRAPH", help="A graph file: .scanopt or a pickle.")
 ]
 GraphFiles = Annotated[
     list[Path],
-    typer.Argument(metavar="GRAPH...", help="Pickled graphs, plain or gzipped.", readable=False),
+    typer.Argument(metavar="GRAPH...", help="Graph files: .scanopt or pickles.", readable=False),
 ]
 Trust = Annotated[
     bool,

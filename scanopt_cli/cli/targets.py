@@ -32,7 +32,8 @@ def require_target(target: Path, graph: Path, *, force: bool, option: str = "-o"
             "there is no such directory", where=f"{option} {target}", hint="create it first"
         )
     if is_same_file(target, graph) and not force:
-        hint = "write elsewhere" + (", or replace it by --force" if option == "-o" else "")
+        can_force = option in ("-o", "OUT")
+        hint = "write elsewhere" + (", or replace it by --force" if can_force else "")
         raise ScanoptError("would be overwritten", where=str(graph), hint=hint)
 
 

@@ -26,7 +26,7 @@ from scanopt_cli.cli.session import session
 if TYPE_CHECKING:
     from scanopt_cli.page.contents.parts import Part
 
-_ENDINGS = (".gz", ".pickle", ".pkl")
+_ENDINGS = (".gz", ".pickle", ".pkl", ".scanopt")
 
 
 def view(

@@ -22,6 +22,8 @@ def audit_report(report: AuditReport) -> Iterator[Block]:
         yield Paragraph(Span(f"{report.path}: would be loaded", Style.GOOD))
     else:
         yield Paragraph(Span(f"would be refused: {report.refusal}", Style.BAD))
+    for line in report.holds:
+        yield Paragraph(line)
     if report.globals:
         ordered = sorted(report.globals, key=lambda item: (item.allowed, item.module))
         yield Table(

@@ -11,6 +11,9 @@ from pathlib import Path
 from scanopt_cli.errors import LoadError, UnsafeFileError
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.presentation import Presented
+from scanopt_cli.serialization.data.container import MAGIC, document_of, payload_of
+from scanopt_cli.serialization.data.contents import class_names, contents
+from scanopt_cli.serialization.data.names import class_of
 from scanopt_cli.serialization.files import read_file
 from scanopt_cli.serialization.loading import interpret
 from scanopt_cli.serialization.unpickler.allowlist import Allowlist, Refusal
@@ -54,12 +57,14 @@ class AuditReport(Presented):
     """Everything that a file refers to, sorted by name, and the verdict of the default loader.
 
     ``refusal`` is the loader's message if it refuses the file, for a global, the state of an op or
-    a feature of pickle that no graph needs (then ``globals`` is empty); else ``None``.
+    a feature of pickle that no graph needs (then ``globals`` is empty); else ``None``. ``holds``
+    says what else is in a file of data (``.scanopt``), one line each; it is empty for a pickle.
     """
 
     path: str
     globals: tuple[AuditedGlobal, ...]
     refusal: str | None
+    holds: tuple[str, ...] = ()
 
     @property
     def safe(self) -> bool:
@@ -69,9 +74,10 @@ class AuditReport(Presented):
 
 @bounded_folding()
 def audit(path: str | os.PathLike[str], allow_packages: Sequence[str] = ()) -> AuditReport:
-    """List what the pickle in ``path`` refers to and whether the default loader would accept it.
+    """List what the file ``path`` refers to and whether the default loader would accept it.
 
-    The pickle is read into inert records. To resolve a class, the PyTensor module (or that of an
+    Of a file of data, these are the classes of the format's own table that it names. A pickle is
+    read into inert records. To resolve a class, the PyTensor module (or that of an
     admitted package) which defines it is imported; nothing else that the file names is. If all
     globals are allowed, the graph is made as the loader makes it, to see whether the state of its
     ops is honest, and whether it is a graph.
@@ -79,10 +85,12 @@ def audit(path: str | os.PathLike[str], allow_packages: Sequence[str] = ()) -> A
     Raises
     ------
     LoadError
-        If the file cannot be read or is not a pickle.
+        If the file cannot be read, or is neither data nor a pickle.
     """
     where = str(path)
     data = read_file(Path(path))
+    if data.startswith(MAGIC):
+        return _audit_data(data, where)
     try:
         recording = read_records(data, where)
     except UnsafeFileError as error:
@@ -118,6 +126,34 @@ def audit(path: str | os.PathLike[str], allow_packages: Sequence[str] = ()) -> A
         globals=tuple(globals_),
         refusal=_refusal(recording, where, allowlist, len(data)),
     )
+
+
+def _audit_data(data: bytes, where: str) -> AuditReport:
+    document, files = document_of(data, where)
+    try:
+        mentions, holds = Counter(class_names(document)), contents(document, files)
+    except Exception:  # the loader says what is wrong
+        mentions, holds = Counter(), ()
+    globals_ = []
+    for name, count in sorted(mentions.items())[:_MOST_GLOBALS]:
+        try:
+            cls, reason = class_of(name), None
+        except ValueError as error:
+            cls, reason = None, str(error)
+        globals_.append(
+            AuditedGlobal(
+                module=cls.__module__ if cls else "",
+                qualname=cls.__qualname__ if cls else name[:80],
+                mentions=count,
+                allowed=reason is None,
+                reason=reason,
+            )
+        )
+    try:
+        interpret(payload_of(data, where), where)
+    except LoadError as error:
+        return AuditReport(path=where, globals=tuple(globals_), refusal=str(error), holds=holds)
+    return AuditReport(path=where, globals=tuple(globals_), refusal=None, holds=holds)
 
 
 def _refusal(recording: Recording, where: str, allowlist: Allowlist, size: int) -> str | None:

@@ -20,12 +20,15 @@ _SMALL = 32 << 20
 
 _CHUNK = 1 << 20
 _O_BINARY = getattr(os, "O_BINARY", 0)  # Windows
+DATA_SUFFIX = ".scanopt"
+"""How the names of files end that hold a graph as data."""
+GRAPH_SUFFIXES = (DATA_SUFFIX, f"{DATA_SUFFIX}.gz", ".pkl", ".pkl.gz")
+"""How the names of graph files end that are looked for in a directory."""
 GIVE_A_FILE = "give the path of a graph file"
 _UNPACK_IT = "unpack it by gzip -d, if you trust its author"
 _GZIP = b"\x1f\x8b"
 _OTHER_KINDS = (
     (b"\x7fELF", "an ELF binary"),
-    (b"PK\x03\x04", "a zip archive"),
     (b"\x89HDF", "an HDF5 file"),
     (b"\x93NUMPY", "a NumPy array file"),
     (b"\xfd7zXZ", "an xz archive"),
@@ -41,7 +44,7 @@ def read_file(path: Path) -> bytes:
     Raises
     ------
     LoadError
-        If the file is missing, unreadable, not a regular file, empty, evidently not a pickle, a
+        If the file is missing, unreadable, not a regular file, empty, evidently no graph, a
         damaged gzip file, or larger than `MAX_BYTES`.
     """
     where = str(path)
@@ -57,7 +60,7 @@ def read_file(path: Path) -> bytes:
         raise LoadError("is empty", where=where, hint="write it again")
     for magic, kind in _OTHER_KINDS:
         if data.startswith(magic):
-            raise LoadError(f"is {kind}, not a pickle", where=where, hint="give a graph file")
+            raise LoadError(f"is {kind}, not a graph", where=where, hint="give a graph file")
     return data
 
 
@@ -96,9 +99,14 @@ def zipped(data: bytes) -> bytes:
     What would unpack to more than 100 times its size, as many zeros would, is stored as it is.
     """
     packed = gzip.compress(data, mtime=0)
-    if len(data) > max(_SMALL, _MOST_EXPANSION * len(packed)):
+    if is_bomb(len(data), len(packed)):
         return gzip.compress(data, compresslevel=0, mtime=0)
     return packed
+
+
+def is_bomb(unpacked: int, packed: int) -> bool:
+    """Whether so many bytes unpack to more than a file of that size may hold."""
+    return unpacked > max(_SMALL, _MOST_EXPANSION * packed)
 
 
 def _unzipped(data: bytes, where: str) -> bytes:
@@ -128,6 +136,11 @@ def check_size(size: int, where: str) -> None:
             where=where,
             hint="a graph file is far smaller; make inputs of large constants and shared variables",
         )
+
+
+def is_data_path(path: Path) -> bool:
+    """Whether a graph is written to ``path`` as data: to ``a.scanopt`` and ``a.scanopt.gz``."""
+    return path.name.removesuffix(".gz").endswith(DATA_SUFFIX)
 
 
 def values_path(path: Path) -> Path:

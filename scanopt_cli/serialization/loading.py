@@ -23,6 +23,7 @@ from scanopt_cli.ir.inner_graphs import all_graphs, unfolded, walk
 from scanopt_cli.ir.node_types import type_error
 from scanopt_cli.ir.scan_view import scan_op
 from scanopt_cli.serialization.compiled import CompiledGraph, graph_of, inspect_function
+from scanopt_cli.serialization.data.container import MAGIC, payload_of
 from scanopt_cli.serialization.files import read_file
 from scanopt_cli.serialization.payload import FORMAT, decode, output_name
 from scanopt_cli.serialization.unpickler.graph_builder import read_safely
@@ -51,24 +52,25 @@ def load(
     allow_packages: Sequence[str] = (),
     recorded: bool = True,
 ) -> Graph:
-    """Read the graph in ``path``: a pickle or cloudpickle of any protocol, gzipped or not.
+    """Read the graph in ``path``: data (``.scanopt``), or a pickle or cloudpickle of any protocol.
 
-    The file holds what `save` writes, a FunctionGraph, a FrozenFunctionGraph, a Variable, a list,
-    tuple or dict of output Variables, an (inputs, outputs) pair of lists, a dict with the keys
-    ``inputs`` and ``outputs``, or a compiled Function (of which the optimised graph is returned,
-    without in-placing). Shared variables are shared variables of the result, with the contents that
-    the file gives them.
-    Recorded calls in ``NAME.values.npz`` beside the file are in `Graph.recorded`.
+    Its content tells which, not its name; either may be gzipped. A file of data names classes of a
+    closed table alone, and runs nothing. A pickle holds what `save` writes, a FunctionGraph, a
+    FrozenFunctionGraph, a Variable, a list, tuple or dict of output Variables, an (inputs, outputs)
+    pair of lists, a dict with the keys ``inputs`` and ``outputs``, or a compiled Function (of which
+    the optimised graph is returned, without in-placing). Shared variables are shared variables of
+    the result, with the contents that the file gives them. Recorded calls in ``NAME.values.npz``
+    beside the file are in `Graph.recorded`.
 
     Parameters
     ----------
     path
         The file.
     trust
-        Load anything by plain unpickling, which runs whatever code the file asks for. Without it
+        Load any pickle by plain unpickling, which runs whatever code the file asks for. Without it
         nothing that the file names is called: see `scanopt_cli.serialization.unpickler.builder`.
     allow_packages
-        Packages, beside PyTensor's own family, whose classes of graphs may be loaded. They are
+        Packages, beside PyTensor's own family, whose classes of graphs pickles may hold. They are
         imported, so name only packages you would import.
     recorded
         Read recorded calls as well, which only a verification needs.
@@ -83,8 +85,11 @@ def load(
     source = Path(path)
     where = str(source)
     data = read_file(source)
-    held = _unpickle(data, where) if trust else read_safely(data, where, allow_packages)
-    graph = interpret(held, where, trust=trust)
+    if data.startswith(MAGIC):
+        graph = interpret(payload_of(data, where), where)
+    else:
+        held = _unpickle(data, where) if trust else read_safely(data, where, allow_packages)
+        graph = interpret(held, where, trust=trust)
     _warn_of_version(graph)
     return _with_recorded(graph, source) if recorded else graph
 

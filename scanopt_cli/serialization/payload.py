@@ -40,7 +40,8 @@ _KEYS = frozenset(
     }
 )
 _MOST_EDGES = 2_000_000
-_MOST_VARIABLES = 500_000
+MOST_VARIABLES = 500_000
+"""How many constants and results a graph may have outside of inner graphs."""
 _MOST_LETTERS, _SHOWN_LETTERS = 1_000, 20
 _MOST_NOTES = 100
 _MOST_STACKS, _MOST_FRAMES = 20, 50
@@ -142,8 +143,8 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
     types, ops, versions = payload["types"], payload["ops"], payload["versions"]
     check_counts(len(payload["inputs"]), len(payload["outputs"]))
     made = len(payload["constants"]) + sum(len(targets) for *_, targets in payload["nodes"])
-    if made > _MOST_VARIABLES:
-        raise ValueError(f"it has more than {_MOST_VARIABLES:,} constants and results")
+    if made > MOST_VARIABLES:
+        raise ValueError(f"it has more than {MOST_VARIABLES:,} constants and results")
     traces: dict[int, list[Any]] = {}
     contents = {_within(payload["inputs"], key): v for key, v in payload["values"].items()}
     inputs: list[Variable] = [

@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +15,12 @@ from typing import Any
 from pytensor.graph.op import Op
 from pytensor.graph.utils import Scratchpad
 
-from scanopt_cli.errors import ConfusedGraphError, LoadError, ScanoptError
+from scanopt_cli.errors import ConfusedGraphError, LoadError, NotDataError, ScanoptError
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, listed_names, loaded_graph
 from scanopt_cli.ir.interning import untouched_inner_inputs
-from scanopt_cli.serialization.files import check_size, zipped
+from scanopt_cli.serialization.data.container import MAGIC, payload_of, to_file
+from scanopt_cli.serialization.files import check_size, is_data_path, zipped
 from scanopt_cli.serialization.loading import interpret
 from scanopt_cli.serialization.payload import encode
 from scanopt_cli.serialization.unpickler.allowlist import Allowlist, Refusal
@@ -42,6 +44,9 @@ def save(
 ) -> None:
     """Write ``graph`` to ``path``, gzipped if the name ends in ``.gz``, whole or not at all.
 
+    A name that ends in ``.scanopt`` is that of a file of data, which any later version reads, and
+    which holds Ops and Types of PyTensor and its family alone. Any other is that of a pickle.
+
     The file holds the graph, its names and notes, its shared variables with their present contents,
     and the versions of PyTensor, NumPy and scanopt. It holds no code: cached gradients and compiled
     functions of ops stay behind, and so do the places in the source where variables were made,
@@ -58,24 +63,14 @@ def save(
     ScanoptError
         If ``graph`` is no graph, an op of it cannot be pickled, `load` would refuse the file, or it
         cannot be written.
+    NotDataError
+        If an op of it cannot be written as data, and the name asks for that.
     """
     target = Path(path)
     given = loaded_graph(graph)
     whole = _with_lost_updates(given if isinstance(given, Graph) else as_graph(given), target)
-    stream = io.BytesIO()
     payload = encode(whole, keep_traces=keep_traces)
-    try:
-        _GraphPickler(stream).dump(payload)
-    except Exception as error:
-        culprit = next((op for op in payload["ops"] if not _can_be_pickled(op)), None)
-        what = "a value of the graph" if culprit is None else f"op {culprit}"
-        raise ScanoptError(
-            f"{what} cannot be pickled: {error}",
-            where=str(target),
-            hint="define its class and its functions at the top of an importable module; what a "
-            "library makes at run time (pm.CustomDist) can only be compiled inside of enabled()",
-        ) from error
-    data = stream.getvalue()
+    data = _as_data(payload, target) if is_data_path(target) else _pickled(payload, target)
     written = zipped(data) if target.suffix == ".gz" else data
     hint = "make inputs of large constants and shared variables"
     try:
@@ -88,6 +83,30 @@ def save(
             f"is not written, since it would not load: {error.what}", where=str(target), hint=hint
         ) from None
     write_atomically(target, written)
+
+
+def _as_data(payload: Mapping[str, Any], target: Path) -> bytes:
+    try:
+        return to_file(payload)
+    except NotDataError as error:
+        hint = "name the file .pkl: a pickle holds such Ops"
+        raise NotDataError(error.what, where=str(target), hint=hint) from None
+
+
+def _pickled(payload: Mapping[str, Any], target: Path) -> bytes:
+    stream = io.BytesIO()
+    try:
+        _GraphPickler(stream).dump(payload)
+    except Exception as error:
+        culprit = next((op for op in payload["ops"] if not _can_be_pickled(op)), None)
+        what = "a value of the graph" if culprit is None else f"op {culprit}"
+        raise ScanoptError(
+            f"{what} cannot be pickled: {error}",
+            where=str(target),
+            hint="define its class and its functions at the top of an importable module; what a "
+            "library makes at run time (pm.CustomDist) can only be compiled inside of enabled()",
+        ) from error
+    return stream.getvalue()
 
 
 def _with_lost_updates(graph: Graph, target: Path) -> Graph:
@@ -107,13 +126,15 @@ def _check_loads(data: bytes, where: str) -> None:
 
     Nothing is checked if its reader has to say that a package is admitted, or the file trusted.
     """
-    recording, allowlist = read_records(data, where), Allowlist(HANDLED)
-    for mentioned in recording.globals:
-        if isinstance(allowlist.resolve(mentioned.module, mentioned.name), Refusal):
-            return
     # PyTensor may confuse it with a graph of this process, which a reader does not have.
     with suppress(ConfusedGraphError), untouched_inner_inputs():
-        interpret(build(recording, where, allowlist, len(data)), where)
+        if data.startswith(MAGIC):
+            interpret(payload_of(data, where), where)
+            return
+        recording, allowlist = read_records(data, where), Allowlist(HANDLED)
+        verdicts = (allowlist.resolve(found.module, found.name) for found in recording.globals)
+        if not any(isinstance(verdict, Refusal) for verdict in verdicts):
+            interpret(build(recording, where, allowlist, len(data)), where)
 
 
 def _can_be_pickled(op: Op) -> bool:

@@ -26,8 +26,8 @@ _MOST_LINKS = 40
 # How much of the target's name the name of a scratch file holds, so that it is not too long.
 _LONGEST_STEM = 100
 # The names of scratch files: of this version, and of earlier ones for a target.
-_SCRATCH = r"\..+\.[0-9a-f]{32}\.scanopt"
-_EARLIER_SCRATCH = r"\.%s\.[0-9a-f]{32}"
+_SCRATCH = r"\..+\.[0-9a-f]{32}\.scratch"
+_EARLIER_SCRATCH = r"\.%s\.[0-9a-f]{32}(?:\.scanopt)?"
 # Seconds after which a scratch file is old where files cannot be locked.
 _OLD = 24 * 60 * 60
 
@@ -83,7 +83,7 @@ def _scratch_file(target: Path) -> Iterator[tuple[Path, IO[bytes]]]:
     with ExitStack() as stack:
         is_mine = False
         while not is_mine:
-            scratch = target.with_name(f".{target.name[:_LONGEST_STEM]}.{uuid4().hex}.scanopt")
+            scratch = target.with_name(f".{target.name[:_LONGEST_STEM]}.{uuid4().hex}.scratch")
             file = stack.enter_context(scratch.open("xb"))
             stack.callback(_remove, scratch)
             if sys.platform != "win32":  # which replaces no file by one that is open

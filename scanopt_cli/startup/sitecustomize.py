@@ -98,14 +98,12 @@ def _no_scanopt(error: Exception) -> str:
 
 def _capture(directory: str) -> None:
     """Keep every graph with a loop that is compiled."""
-    from pathlib import Path
-
     from scanopt_cli.integration.capture.hooks import listen
     from scanopt_cli.integration.capture.recording import Capture
     from scanopt_cli.integration.scan_calls import begin
 
     begin()
-    listen(Capture(Path(directory)))
+    listen(Capture.of_environment(directory))
 
 
 def _limit_rewrites(directory: str) -> None:

@@ -43,6 +43,7 @@ def test_help_and_version() -> None:
         "passes",
         "explain",
         "audit",
+        "convert",
         "cache",
         "capture",
     ):
@@ -271,8 +272,16 @@ def test_capture(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     done = process("capture", "-o", folder, "--", sys.executable, script, "3")
     assert (done.code, done.out) == (3, "12.0\n")
-    (graph,) = folder.glob("*.pkl")
+    (graph,) = folder.glob("*.scanopt")
     assert load(graph).recorded == ((1.5,),)
+    assert "kept 1 graph in" in done.err
+    (entry,) = json.loads((folder / "index.json").read_text())["graphs"]
+    assert (entry["file"], entry["script"], entry["line"]) == (graph.name, str(script), 5)
+    few = ("capture", "-o", tmp_path / "few", "--on-slow", "1000", "--on-error")
+    done = process(*few, "--", sys.executable, script, "0")
+    assert (done.code, done.out) == (0, "12.0\n")
+    assert "no graph with a Scan that is slow or raises an error" in " ".join(done.err.split())
+    assert list((tmp_path / "few").iterdir()) == []
 
 
 def test_traceback_only_with_debug(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ COMMANDS = {
     "passes": ["passes"],
     "a pass": ["passes", "save-mem"],
     "audit": ["audit", "wasteful.pkl"],
+    "convert": ["convert", "wasteful.pkl", "{kept}.scanopt"],
     "cache": ["cache"],
     "capture": ["capture", "-o", "{kept}", "--", sys.executable, "-S", "-c", "pass"],
     "help": ["--help"],

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import pickle
@@ -27,9 +28,12 @@ from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import LoadError, ScanoptError
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.pipeline.optimizing import optimize
+from scanopt_cli.serialization.archives import members_of, packed
 from scanopt_cli.serialization.auditing import audit
+from scanopt_cli.serialization.data.container import to_file
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.payload import encode
+from support.data_files import change_at_random
 from support.generated.drawing import Draw
 from support.graph_building import graph_of
 from support.real_graphs import GRAPHS
@@ -62,6 +66,10 @@ def honest_files() -> list[bytes]:
 
 
 HONEST = honest_files()
+DATA = [
+    to_file(encode(graph_of(*GRAPHS[name]()[1]), keep_traces=False))
+    for name in (*MODELS, "reductions", "softmax_and_convolution", "optimization")
+]
 TOKENS = sorted({opcode.code.encode("latin-1") for opcode in pickletools.opcodes})
 NAMES = [
     *(b"cos\nsystem\n", b"cbuiltins\neval\n", b"cbuiltins\nlist\n", b"cnumpy\ndtype\n"),
@@ -154,6 +162,17 @@ def lies(draw: Draw) -> bytes:
     return cloudpickle.dumps(encode(graph_of(*outputs), keep_traces=False))  # type: ignore[no-any-return]
 
 
+@st.composite
+def tables(draw: Draw) -> bytes:
+    """Draw a file of data of which some entries of the table are others."""
+    members = members_of(draw(st.sampled_from(DATA)), 1_000, "many")
+    document = json.loads(members["graph.json"])
+    source = draw(st.randoms(use_true_random=False))
+    for _ in range(draw(st.integers(1, 3))):
+        change_at_random(document, source)
+    return packed({**members, "graph.json": json.dumps(document).encode()})
+
+
 def check(data: bytes, folder: Path) -> None:
     """Load a file, and look at the graph if it is one."""
     file = folder / "file.pkl"
@@ -182,7 +201,13 @@ def _look_at(graph: Graph) -> None:
         optimize(graph)
 
 
-KINDS = {"programs": PROGRAMS, "mutants": mutants(), "forgeries": forgeries(), "lies": lies()}
+KINDS = {
+    "programs": PROGRAMS,
+    "mutants": mutants(),
+    "forgeries": forgeries(),
+    "lies": lies(),
+    "tables": tables(),
+}
 
 
 @pytest.mark.tiered(every=4)

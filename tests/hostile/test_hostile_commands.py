@@ -42,6 +42,7 @@ COMMANDS: dict[str, list[str]] = {
     "check": ["check", "FILE", "--fix", "-o", "TARGET"],
     "python": ["python", "FILE", "-o", "SCRIPT"],
     "audit": ["audit", "FILE"],
+    "convert": ["convert", "FILE", "TARGET"],
     "view": ["view", "FILE", "-p", "default", "--code", "-o", "PAGE"],
     "check, as a page": ["check", "FILE", "--html", "PAGE"],
 }

@@ -52,7 +52,10 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-KEPT = ["001_two.pkl", "001_two.values.npz", "002_three.pkl", "002_three.values.npz"]
+KEPT = [
+    *("001_two.scanopt", "001_two.values.npz", "002_three.scanopt", "002_three.values.npz"),
+    "index.json",
+]
 
 
 def test_a_script(program: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -62,9 +65,17 @@ def test_a_script(program: Path, tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert (code, err) == (3, "")
     assert out == "['-x', 'one two'] [[2.0], [4.0]] [[2.0], [4.0], [8.0]] [3.0]\n"
     assert names(graphs) == KEPT
-    graph = load(graphs / "002_three.pkl")
+    graph = load(graphs / "002_three.scanopt")
     values = evaluate(graph.inputs, graph.outputs, graph.recorded[0])
     assert_same_outcomes([[[2.0], [4.0], [8.0]]], values)
+
+
+def test_only_what_is_of_interest(program: Path, tmp_path: Path) -> None:
+    argv = [sys.executable, str(program)]
+    assert run_captured(argv, tmp_path / "graphs", on_slow=1000.0, on_error=True) == 3
+    assert names(tmp_path / "graphs") == []
+    assert run_captured(argv, tmp_path / "graphs", on_slow=1e-9) == 3
+    assert names(tmp_path / "graphs") == KEPT
 
 
 @pytest.mark.deep
@@ -229,7 +240,7 @@ def test_a_pymc_script(tmp_path: Path) -> None:
         )
     )
     assert run_captured([sys.executable, str(script)], tmp_path / "graphs") == 0
-    kept = sorted((tmp_path / "graphs").glob("*.pkl"))
+    kept = sorted((tmp_path / "graphs").glob("*.scanopt"))
     assert len(kept) == 2
     for path in kept:
         assert len(load(path).recorded) == 1

@@ -44,7 +44,8 @@ def test_distributions_load(name: str, tmp_path: Path) -> None:
         graph = as_graph(([], [DISTRIBUTIONS[name]()]))
         save(graph, tmp_path / "saved.pkl")
         (tmp_path / "pickled.pkl").write_bytes(cloudpickle.dumps(list(graph.outputs)))
-        for file in ("saved.pkl", "pickled.pkl"):
+        save(graph, tmp_path / "saved.scanopt")
+        for file in ("saved.pkl", "pickled.pkl", "saved.scanopt"):
             assert digest(load(tmp_path / file).fgraph) == digest(graph.fgraph)
 
 
@@ -57,8 +58,9 @@ def test_models_with_dims_load(tmp_path: Path) -> None:
         with pm.Model(coords={"a": range(3)}) as model:
             pmd.Normal("y", pmd.Normal("x", 0, 1, dims="a"), 1, dims="a")
         graph = as_graph(([], list(model.free_RVs)))
-        save(graph, tmp_path / "saved.pkl")
-        assert digest(load(tmp_path / "saved.pkl").fgraph) == digest(graph.fgraph)
+        for file in ("saved.pkl", "saved.scanopt"):
+            save(graph, tmp_path / file)
+            assert digest(load(tmp_path / file).fgraph) == digest(graph.fgraph)
 
 
 def test_marginalized_models_load(tmp_path: Path) -> None:
@@ -74,5 +76,6 @@ def test_marginalized_models_load(tmp_path: Path) -> None:
         graph = as_graph(([], [marginal["y"]]))
         held = [vars(node.op).get("marginalized_name") for node in walk(graph.fgraph)]
         assert "kind of x" in held
-        save(graph, tmp_path / "saved.pkl")
-        assert digest(load(tmp_path / "saved.pkl").fgraph) == digest(graph.fgraph)
+        for file in ("saved.pkl", "saved.scanopt"):
+            save(graph, tmp_path / file)
+            assert digest(load(tmp_path / file).fgraph) == digest(graph.fgraph)

@@ -126,16 +126,18 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
     kept = {
         f".other.pkl.{HEX}",
         f".out.pkl.{HEX[1:]}",
-        f"out.pkl.{HEX}.scanopt",
-        ".out.pkl.scanopt",
+        f".other.scanopt.{HEX}.scanopt",
+        f"out.pkl.{HEX}.scratch",
+        ".out.pkl.scratch",
     }
-    for name in (*kept, f".out.pkl.{HEX}", f".other.pkl.{HEX}.scanopt"):
+    earlier = (f".out.pkl.{HEX}", f".out.pkl.{HEX}.scratch")
+    for name in (*kept, *earlier, f".other.pkl.{HEX}.scratch"):
         (tmp_path / name).touch()
-    os.mkfifo(tmp_path / f".pipe.{HEX}.scanopt")
-    (tmp_path / f".folder.{HEX}.scanopt").mkdir()
+    os.mkfifo(tmp_path / f".pipe.{HEX}.scratch")
+    (tmp_path / f".folder.{HEX}.scratch").mkdir()
     write_atomically(tmp_path / "out.pkl", b"new")
     # Of this target, files that earlier versions left are known by their names as well.
-    assert names(tmp_path) == {*kept, f".folder.{HEX}.scanopt", "out.pkl"}
+    assert names(tmp_path) == {*kept, f".folder.{HEX}.scratch", "out.pkl"}
 
 
 def test_without_locks_only_what_is_old_is_cleared(
@@ -145,7 +147,7 @@ def test_without_locks_only_what_is_old_is_cleared(
         raise OSError("no locks here")
 
     monkeypatch.setattr(fcntl, "flock", without)
-    old, young = (tmp_path / f".{name}.{HEX}.scanopt" for name in ("old", "young"))
+    old, young = (tmp_path / f".{name}.{HEX}.scratch" for name in ("old", "young"))
     for path in (old, young):
         path.touch()
     os.utime(old, (0, 0))

@@ -15,13 +15,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from scanopt_cli.environment import CAPTURE, of_program
+from scanopt_cli.environment import CAPTURE, CAPTURE_ERRORS, CAPTURE_SLOW, of_program
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.integration.capture.directory import made
 
 
-def run_captured(argv: Sequence[str], directory: str | os.PathLike[str]) -> int:
-    """Run the program ``argv`` and keep the graphs with a Scan that it compiles.
+def run_captured(
+    argv: Sequence[str],
+    directory: str | os.PathLike[str],
+    *,
+    on_slow: float | None = None,
+    on_error: bool = False,
+) -> int:
+    """Run the program ``argv`` and keep the graphs with a Scan that it compiles, as `capture` does.
 
     Standard streams are shared with the program. An interrupt from the terminal reaches it as it
     would without scanopt; a request to terminate is passed on.
@@ -38,7 +44,11 @@ def run_captured(argv: Sequence[str], directory: str | os.PathLike[str]) -> int:
     """
     if not argv:
         raise ScanoptError("no program to run", hint="scanopt capture -- python script.py")
-    environment = of_program(**{CAPTURE: str(made(directory))})
+    which = {
+        CAPTURE_SLOW: "" if on_slow is None else repr(on_slow),
+        CAPTURE_ERRORS: "yes" if on_error else "",
+    }
+    environment = of_program(**{CAPTURE: str(made(directory)), **which})
     try:
         process = subprocess.Popen(list(argv), env=environment)
     except OSError as error:

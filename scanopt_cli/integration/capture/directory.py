@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from scanopt_cli.errors import ScanoptError
-from scanopt_cli.serialization.files import values_path
+from scanopt_cli.serialization.files import DATA_SUFFIX, values_path
 
 _NUMBERED = re.compile(r"(\d{1,9})_")
 
@@ -33,7 +33,7 @@ def made(directory: str | os.PathLike[str]) -> Path:
 
 
 def reserve(directory: Path, name: str) -> Path:
-    """Create an empty file ``NUMBER_NAME.pkl`` with the next free number, and return its path.
+    """Create an empty file ``NUMBER_NAME.scanopt`` with the next free number, and return its path.
 
     Several processes may do so at the same time; each gets a file of its own.
     """
@@ -42,9 +42,9 @@ def reserve(directory: Path, name: str) -> Path:
     number = max((int(match[1]) for match in matches if match), default=0)
     while True:
         number += 1
-        path = directory / f"{number:03}_{readable}.pkl"
-        # Nor may the values file replace anything, not even a dangling link.
-        if os.path.lexists(values_path(path)):
+        path = directory / f"{number:03}_{readable}{DATA_SUFFIX}"
+        # Nor may a pickle, or the values file, replace anything, not even a dangling link.
+        if any(map(os.path.lexists, (values_path(path), path.with_suffix(".pkl")))):
             continue
         try:
             path.touch(exist_ok=False)

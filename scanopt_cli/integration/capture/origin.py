@@ -27,12 +27,16 @@ class CaptureOrigin:
     ----------
     place
         ``script.py:12``: the innermost line outside of PyTensor, PyMC and packages built on PyMC.
+    file, line
+        That line, by the whole path of its file.
     name
         What the program asked PyMC for there (``dlogp``, ``sample``); ``None`` without PyMC.
     """
 
     place: str | None
     name: str | None
+    file: str | None = None
+    line: int | None = None
 
     def what(self, function: str | None) -> str:
         """Return what is compiled, by the name of the function if it has one."""
@@ -50,6 +54,7 @@ def origin() -> CaptureOrigin:
             if name not in _COMPILED_BY.values() and not called.startswith(("_", "<")):
                 name = _COMPILED_BY.get(called, called)
         elif package not in _SKIPPED_PACKAGES:
-            return CaptureOrigin(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}", name)
+            file, line = frame.f_code.co_filename, frame.f_lineno
+            return CaptureOrigin(f"{Path(file).name}:{line}", name, file, line)
         frame = frame.f_back
     return CaptureOrigin(None, name)

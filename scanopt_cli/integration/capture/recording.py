@@ -3,46 +3,57 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pytensor.compile.io import SymbolicOutput
 from pytensor.graph.fg import FunctionGraph
 from pytensor.scan.op import Scan
 
 from scanopt_cli.analysis.provenance.locating import locate
+from scanopt_cli.environment import CAPTURE_ERRORS, CAPTURE_SLOW
 from scanopt_cli.equivalence.canonical import digest
-from scanopt_cli.errors import LoadError
-from scanopt_cli.integration.capture.directory import made, reserve
-from scanopt_cli.integration.capture.hooks import FirstCall, listen, stop_listening
+from scanopt_cli.integration.capture.captured_graph import ALL, CapturedGraph, Wanted, warn
+from scanopt_cli.integration.capture.directory import made
+from scanopt_cli.integration.capture.hooks import (
+    FirstCall,
+    listen,
+    mode_of_compilation,
+    stop_listening,
+)
 from scanopt_cli.integration.capture.origin import CaptureOrigin, origin
 from scanopt_cli.integration.scan_calls import recorded_scan_calls
 from scanopt_cli.ir.graph import as_graph
 from scanopt_cli.ir.inner_graphs import core_op, walk
 from scanopt_cli.presentation import Presented
-from scanopt_cli.serialization.loading import load
-from scanopt_cli.serialization.saving import save
-from scanopt_cli.serialization.values import write_values
 
 
 class Capture(Presented):
     """The graphs captured so far.
 
-    Each graph is a file ``NUMBER_NAME.pkl`` in ``directory``. It is the graph that the program
-    compiles, before any rewrite, with its shared variables, and updates as the last outputs.
-    ``NAME`` is that of the function, else what the program asked PyMC for (``dlogp``), else the
-    first output that has a name, else the line of the program. The values of the graph's first
-    call, shared variables included, are beside it in ``NUMBER_NAME.values.npz``.
+    Each graph is a file ``NUMBER_NAME.scanopt`` in ``directory``; one with an Op that is no data is
+    a pickle, ``NUMBER_NAME.pkl``. It is the graph that the program compiles, before any rewrite,
+    with its shared variables, and updates as the last outputs. ``NAME`` is that of the function,
+    else what the program asked PyMC for (``dlogp``), else the first output that has a name, else
+    the line of the program. The values of the graph's first call, shared variables included, are
+    beside it in ``NUMBER_NAME.values.npz``. What each graph is, and how long it took to compile, is
+    in ``index.json``.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, wanted: Wanted = ALL) -> None:
         self.directory = directory
+        self._wanted = wanted
         self._files: list[Path] = []
         self._digests: set[str] = set()
+
+    @classmethod
+    def of_environment(cls, directory: str) -> Capture:
+        """Return the capture that `run_captured` asks a program for."""
+        slow = os.environ.get(CAPTURE_SLOW)
+        wanted = Wanted(float(slow) if slow else None, bool(os.environ.get(CAPTURE_ERRORS)))
+        return cls(Path(directory), wanted)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -52,16 +63,19 @@ class Capture(Presented):
     def compiling(
         self, fgraph: FunctionGraph, outputs: Sequence[SymbolicOutput], name: str | None
     ) -> FirstCall | None:
-        """Save ``fgraph`` if it has a loop and is new; print problems on stderr, raise nothing."""
+        """Save ``fgraph`` if it has a loop and is new; print problems on stderr, raise nothing.
+
+        If only some graphs are wanted, it is saved once it is known to be one of them.
+        """
         try:
-            return self._keep(fgraph, outputs, name)
+            return self._captured(fgraph, outputs, name)
         except Exception as error:
-            _warn(f"a graph of function {name or '(unnamed)'} is not kept", error)
+            warn(f"a graph of function {name or '(unnamed)'} is not kept", error)
             return None
 
-    def _keep(
+    def _captured(
         self, fgraph: FunctionGraph, outputs: Sequence[SymbolicOutput], name: str | None
-    ) -> FirstCall | None:
+    ) -> CapturedGraph | None:
         if not any(isinstance(core_op(node.op), Scan) for node in walk(fgraph)):
             return None
         identity = digest(fgraph)
@@ -77,25 +91,35 @@ class Capture(Presented):
             notes=_notes(name, caller, fgraph),
         )
         place = (caller.place or "").replace(".py:", "_")
-        names = (name, caller.name, *asked, place, "graph")
         locate(graph.fgraph)
-        path = reserve(self.directory, next(filter(None, names)))
-        try:
-            save(graph, path, trust=True)
-        except BaseException:
-            path.unlink()
-            raise
-        try:
-            load(path, recorded=False)
-        except LoadError as error:
-            _warn("a graph is kept that will not load without --trust", error)
-        self._digests.add(identity)
-        self._files.append(path)
-        return lambda values: _write_first_call(path, values)
+
+        def wrote(path: Path) -> None:
+            self._digests.add(identity)
+            self._files.append(path)
+
+        made = CapturedGraph(
+            graph=graph,
+            name=next(filter(None, (name, caller.name, *asked, place, "graph"))),
+            function=name,
+            origin=caller,
+            mode=mode_of_compilation(),
+            directory=self.directory,
+            wanted=self._wanted,
+            is_new=lambda: identity not in self._digests,
+            wrote=wrote,
+        )
+        if self._wanted.is_all:
+            made.keep()
+        return made
 
 
 @contextmanager
-def capture(directory: str | os.PathLike[str] = "scanopt-capture") -> Iterator[Capture]:
+def capture(
+    directory: str | os.PathLike[str] = "scanopt-capture",
+    *,
+    on_slow: float | None = None,
+    on_error: bool = False,
+) -> Iterator[Capture]:
     """Save every graph with a Scan that is compiled inside the ``with`` block.
 
     Scans inside OpFromGraph and Blockwise count; a graph compiled twice is saved once. Capture does
@@ -105,26 +129,25 @@ def capture(directory: str | os.PathLike[str] = "scanopt-capture") -> Iterator[C
     ----------
     directory
         Where the files go; created if it is missing. Existing files stay.
+    on_slow
+        Save only graphs whose compilation took so many seconds or more. The first call counts,
+        since Numba and JAX compile in it.
+    on_error
+        Save only graphs whose compilation, or first call, raised an error; with ``on_slow``, such
+        graphs as well.
 
     Raises
     ------
     ScanoptError
         If ``directory`` cannot be created or is not a directory.
     """
-    kept = Capture(made(directory))
+    kept = Capture(made(directory), Wanted(on_slow, on_error))
     listen(kept)
     try:
         with recorded_scan_calls():
             yield kept
     finally:
         stop_listening(kept)
-
-
-def _write_first_call(path: Path, values: Sequence[Any]) -> None:
-    try:
-        write_values(path, [values])
-    except Exception as error:
-        _warn(f"the values of the first call of {path} are not kept", error)
 
 
 def _notes(name: str | None, caller: CaptureOrigin, fgraph: FunctionGraph) -> tuple[str, ...]:
@@ -136,8 +159,3 @@ def _notes(name: str | None, caller: CaptureOrigin, fgraph: FunctionGraph) -> tu
         for output, updated in updates.items()
     ]
     return tuple(notes)
-
-
-def _warn(what: str, error: Exception) -> None:
-    text = " ".join(str(error).split()) or type(error).__name__
-    print(f"scanopt: {what}: {text}", file=sys.stderr)

@@ -61,11 +61,12 @@ OBJECTS: Mapping[tuple[str, str], Any] = {
 }
 """What ops may hold a reference to, by exact name: functions from types to types, exceptions."""
 
-_LAZY_OBJECTS = {
+LAZY_OBJECTS = {
     ("pymc.exceptions", "TruncationError"),
     ("pymc.logprob.utils", "ParameterValueError"),
 }
-_READ = _LAZY_OBJECTS.union(
+"""Exceptions that ops may hold too, of packages that are imported where a file names them."""
+_READ = LAZY_OBJECTS.union(
     (module, name) for module in ADMITTED for name in ADMITTED[module].split()
 )
 
@@ -126,7 +127,7 @@ class Allowlist:
             if refusal is not None:
                 return refusal
         thing = _find(module, name)
-        if (module, name) in _LAZY_OBJECTS or isinstance(thing, Refusal):
+        if (module, name) in LAZY_OBJECTS or isinstance(thing, Refusal):
             return thing
         return _resolve_class(thing, module, name)
 

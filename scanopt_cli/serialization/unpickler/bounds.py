@@ -30,6 +30,8 @@ _HASHED_BY_VALUE = (int, float, complex, bytes, tuple, frozenset)
 
 PART = 32
 """How many bytes of a text or an array count as one part of a container."""
+BODY_NODE = 32
+"""How many parts a node of a body counts for, which an Op that has the body makes anew."""
 _MOST_PARTS = 1_000_000
 _MOST_PER_PART = 4
 _DEEPEST = 500

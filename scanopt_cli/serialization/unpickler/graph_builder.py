@@ -14,15 +14,15 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
-from pytensor.scan.op import Scan
 
 from scanopt_cli.errors import LoadError, brief
 from scanopt_cli.serialization.unpickler.allowlist import Allowlist, Refusal
+from scanopt_cli.serialization.unpickler.bounds import BODY_NODE
 from scanopt_cli.serialization.unpickler.builder import CONTAINERS, Builder
 from scanopt_cli.serialization.unpickler.constructors import StateError
 from scanopt_cli.serialization.unpickler.dropping import CACHES, OPAQUE, left_out
 from scanopt_cli.serialization.unpickler.nodes import make_nodes
-from scanopt_cli.serialization.unpickler.op_state import rebuild
+from scanopt_cli.serialization.unpickler.op_state import rebuild, without_compilation
 from scanopt_cli.serialization.unpickler.pickle_handlers import CALLS, HANDLED, INSTANCES
 from scanopt_cli.serialization.unpickler.records import (
     Call,
@@ -32,9 +32,6 @@ from scanopt_cli.serialization.unpickler.records import (
     read_records,
 )
 from scanopt_cli.text import with_article
-
-_BODY_NODE = 32
-"""How many parts a node of a body counts for, which an Op that has the body makes anew."""
 
 
 def read_safely(data: bytes, where: str, packages: Iterable[str] = ()) -> Any:
@@ -149,13 +146,5 @@ class GraphBuilder(Builder):
             if isinstance(held, CONTAINERS):
                 self.copied(held)
             if isinstance(held, FrozenFunctionGraph):
-                self.uses.count_as(held, _BODY_NODE * len(held.apply_nodes))
-        if issubclass(cls, Scan):
-            state["mode"] = None  # that of whoever compiled it; PyTensor would link by it
-            # PyTensor takes a loop in place for equal to one that is not, in bodies as well.
-            state |= {"destroy_map": {}} if "destroy_map" in state else {}
-        if "former" in state:  # so it is of a TracedLoop that was a Scan
-            state["mode"] = None
-        if "destroyed" in state:  # so is a `Loop`, whose class is imported where a file has one
-            state |= {"destroyed": (), "destroy_map": {}}
-        return rebuild(cls, state)
+                self.uses.count_as(held, BODY_NODE * len(held.apply_nodes))
+        return rebuild(cls, without_compilation(cls, state))

@@ -20,6 +20,7 @@ from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 from pytensor.misc.frozendict import frozendict
+from pytensor.scan.op import Scan
 
 from scanopt_cli.errors import brief
 from scanopt_cli.serialization.unpickler.attributes import check_attributes
@@ -51,7 +52,7 @@ def rebuild(cls: type[Any], state: Mapping[str, Any]) -> Any:
         actual = merged_state(made.__getstate__())
         for name, value in state.items():
             expected = actual[name] if name in actual else _class_attribute(cls, name)
-            if not _same(value, expected):
+            if not same(value, expected):
                 raise StateError(f"attribute {name!r} is not what its constructor makes of it")
         hash(made)
     except (StateError, RecursionError):
@@ -67,6 +68,20 @@ def rebuild(cls: type[Any], state: Mapping[str, Any]) -> Any:
 
 def _of_any_graph(state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: state[name] for name in state.keys() & _OF_ANY_GRAPH}
+
+
+def without_compilation(cls: type[Any], state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state of a loop without what compilation has set, which a reader sets anew."""
+    kept = dict(state)
+    if issubclass(cls, Scan):
+        kept["mode"] = None  # that of whoever compiled it; PyTensor would link by it
+        # PyTensor takes a loop in place for equal to one that is not, in bodies as well.
+        kept |= {"destroy_map": {}} if "destroy_map" in kept else {}
+    if "former" in kept:  # so it is of a TracedLoop that was a Scan
+        kept["mode"] = None
+    if "destroyed" in kept:  # so is a `Loop`, whose class is imported where a file has one
+        kept |= {"destroyed": (), "destroy_map": {}}
+    return kept
 
 
 def _class_attribute(cls: type[Any], name: str) -> Any:
@@ -86,16 +101,16 @@ def merged_state(state: Any) -> dict[str, Any]:
     return {name: value for part in parts for name, value in (part or {}).items()}
 
 
-def _same(left: Any, right: Any) -> bool:
+def same(left: Any, right: Any) -> bool:
     """Whether two values are the same, types included; ops and types by their own equality."""
     if isinstance(left, int | np.integer) and not isinstance(left, bool):
         return isinstance(right, int | np.integer) and not isinstance(right, bool) and left == right
     if isinstance(left, FrozenFunctionGraph | Op | Type) or type(left) is not type(right):
         return bool(type(left) is type(right) and left == right)
     if isinstance(left, dict | frozendict):
-        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
     if isinstance(left, list | tuple):
-        return len(left) == len(right) and all(map(_same, left, right))
+        return len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, np.ndarray):
         return left.dtype == right.dtype and bool(np.array_equal(left, right))
     return left is right or bool(left == right) or (left != left and right != right)

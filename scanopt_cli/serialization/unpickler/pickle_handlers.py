@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 from pytensor.assumptions.core import KEY_REGISTRY, FactState
-from pytensor.graph.basic import Constant, FrozenApply, NominalVariable, Variable
-from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph, Output
+from pytensor.graph.basic import FrozenApply, NominalVariable, Variable
+from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 from pytensor.misc.frozendict import frozendict
 from pytensor.scalar.basic import specific_out
 from pytensor.scan.op import ScanInfo
 
-from scanopt_cli.errors import ConfusedGraphError
 from scanopt_cli.ir.graph import check_counts
-from scanopt_cli.ir.interning import is_kept
 from scanopt_cli.serialization.compiled import CompiledGraph
 from scanopt_cli.serialization.unpickler.allowlist import OBJECTS
 from scanopt_cli.serialization.unpickler.arrays import (
@@ -28,6 +26,12 @@ from scanopt_cli.serialization.unpickler.arrays import (
 )
 from scanopt_cli.serialization.unpickler.builder import Builder
 from scanopt_cli.serialization.unpickler.generators import BIT_GENERATORS, generator_from_state
+from scanopt_cli.serialization.unpickler.inner_parts import (
+    inner_graph,
+    inner_input,
+    inner_node,
+    scan_info,
+)
 from scanopt_cli.serialization.unpickler.records import Call, Global, is_named
 
 type Handler = Callable[[Builder, Call], Any]
@@ -151,51 +155,19 @@ def _specific_out(builder: Builder, record: Call) -> specific_out:
 
 
 def _scan_info(builder: Builder, record: Call) -> ScanInfo:
-    info = ScanInfo(**{name: builder.value(part) for name, part in builder.state(record).items()})
-    counts = (info.n_seqs, info.n_nit_sot, info.n_untraced_sit_sot, info.n_non_seqs)
-    if any(type(count) is not int or count < 0 for count in counts):
-        raise ValueError("a count is not one")
-    taps = (
-        *(info.mit_mot_in_slices, info.mit_mot_out_slices),
-        *(info.mit_sot_in_slices, info.sit_sot_in_slices),
-    )
-    if any(type(tap) is not int for kind in taps for state in kind for tap in state):
-        raise ValueError("a tap is not a number of steps")
-    if any(tuple(state) != (-1,) for state in info.sit_sot_in_slices):
-        raise ValueError("a sit_sot has another tap than -1")
-    if any(tap >= 0 for state in info.mit_sot_in_slices for tap in state):
-        raise ValueError("a mit_sot has a tap that is not before the step")
-    if type(info.as_while) is not bool:
-        raise ValueError("as_while is not a truth value")
-    return info
-
-
-_MOST_POSITIONS = 1_000_000
+    return scan_info({name: builder.value(part) for name, part in builder.state(record).items()})
 
 
 def _nominal(builder: Builder, record: Call) -> NominalVariable:
     position, kind = record.args
-    if type(position) is not int or not 0 <= position < _MOST_POSITIONS:
-        raise ValueError("the number of an inner input is not one")
-    return NominalVariable(position, builder.expect(kind, Type))
+    return inner_input(position, builder.expect(kind, Type))
 
 
 def _frozen_apply(builder: Builder, record: Call) -> FrozenApply:
     op, inputs, types, *position = record.args
-    if any(type(n) is not int or not -1 <= n < _MOST_POSITIONS for n in position):
-        raise ValueError("the position of a node is not a number")
     given = builder.expect(op, Op), builder.expect_all(inputs, Variable)
-    builder.uses.count_constants(given[1])
-    made = FrozenApply(*given, builder.expect_all(types, Type), *position)
-    # PyTensor returns the node that it knows already, of this graph or of one read before.
-    if not is_kept(*given, made):
-        raise ConfusedGraphError(
-            "holds an inner graph that PyTensor takes for another one: they differ in the signs "
-            "of zeros (0.0, -0.0), say, or in an attribute of an Op",
-            where=builder.where,
-            hint="run scanopt on each of the files alone",
-        )
-    return made
+    kinds = builder.expect_all(types, Type)
+    return inner_node(*given, kinds, *position, uses=builder.uses, where=builder.where)
 
 
 def _frozen_output(builder: Builder, record: Call) -> Any:
@@ -207,20 +179,11 @@ def _frozen_output(builder: Builder, record: Call) -> Any:
 
 def _frozen_graph(builder: Builder, record: Call) -> FrozenFunctionGraph:
     inputs, nodes, ends = record.args
-    check_counts(len(inputs), len(ends))
-    graph = FrozenFunctionGraph(
+    return inner_graph(
         builder.expect_all(inputs, NominalVariable),
         builder.expect_all(nodes, FrozenApply),
         builder.expect_all(ends, FrozenApply),
     )
-    known: set[Variable] = set(graph.inputs)
-    for node in (*graph.toposort(), *graph._output_nodes):
-        if any(part not in known and not isinstance(part, Constant) for part in node.inputs):
-            raise ValueError("a node of an inner graph needs what is not in it")
-        known.update(node.outputs)
-    if not all(isinstance(node.op, Output) for node in graph._output_nodes):
-        raise ValueError("an inner graph ends in something else than outputs")
-    return graph
 
 
 def _function_graph(builder: Builder, record: Call) -> FunctionGraph:

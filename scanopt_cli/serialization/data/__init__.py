@@ -1,0 +1,1 @@
+"""The format ``.scanopt``: a graph as data, in a zip archive of one JSON table and arrays."""
