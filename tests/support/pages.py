@@ -45,6 +45,9 @@ SITE = ROOT / "docs"
 LANGUAGES = {"console", "python", "output", "toml", "yaml", "text", "run"}
 TIMEOUT = 900
 
+_NOT_KEPT = ("PYTENSOR_", "SCANOPT_", "GITHUB_", "CI", "BUILD_NUMBER")
+"""Beginnings of variables that change what is printed; pytest cuts no line where CI is set."""
+
 _DIRECTIVE = re.compile(r"<!-- test: (.*?)-->", re.DOTALL)
 _FENCE = re.compile(r"( *)(```+)(\S*)(?: .*)?$")
 _FILE_NAME = re.compile(r"# (\S+\.(?:py|toml|ya?ml))$")
@@ -169,7 +172,7 @@ class Reader:
 
     def environment(self) -> dict[str, str]:
         """Return the environment of a user, but for the width and where compiled code is kept."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTENSOR_", "SCANOPT_"))}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_KEPT)}
         cache = self._bin / "cache"
         if not self.has_own_cache:
             kept["SCANOPT_CACHE"] = "off"  # graphs are rewritten by the passes as they are now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -41,11 +42,16 @@ SHOTS = (
 )
 
 
-def take(browser: Any, shot: Shot) -> bytes:
-    """Return a screenshot."""
+def build_samples(folder: Path) -> None:
+    """Write the sample graphs into a folder; PyMC is needed for some of them."""
+    command = [sys.executable, str(ROOT / "sample_graphs" / "build.py"), str(folder)]
+    subprocess.run(command, capture_output=True, check=True)
+
+
+def take(browser: Any, shot: Shot, samples: Path) -> bytes:
+    """Return a screenshot of a page of one of the sample graphs."""
     with TemporaryDirectory() as folder:
-        for sample in (ROOT / "sample_graphs").glob("*.pkl"):
-            (Path(folder) / sample.name).write_bytes(sample.read_bytes())
+        shutil.copytree(samples, folder, dirs_exist_ok=True)
         command = [sys.executable, "-m", "scanopt_cli", *shot.command]
         subprocess.run(command, cwd=folder, capture_output=True, check=False)
         tab = browser.new_page(
@@ -67,9 +73,10 @@ def take(browser: Any, shot: Shot) -> bytes:
 def main() -> None:
     """Write all screenshots."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with chromium() as browser:
+    with chromium() as browser, TemporaryDirectory() as samples:
+        build_samples(Path(samples))
         for shot in SHOTS:
-            (FOLDER / f"{shot.name}.png").write_bytes(take(browser, shot))
+            (FOLDER / f"{shot.name}.png").write_bytes(take(browser, shot, Path(samples)))
 
 
 if __name__ == "__main__":
