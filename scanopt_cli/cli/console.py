@@ -21,6 +21,9 @@ from scanopt_cli.text import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+NAMES = ("stdout", "stderr")
+"""The standard streams that are written to."""
+
 # The width for pipes: wide enough that tables are not folded, narrow enough for a CI log.
 _PIPE_WIDTH = 120
 # Rich pads lines to the width, which may be any number that COLUMNS holds.
@@ -91,8 +94,7 @@ def status(subject: str, doing: str) -> Iterator[Callable[[str], None]]:
     Nothing may be printed on stdout meanwhile. What is printed on stderr through its console, as by
     `tell` and inside of `harmless_stderr`, stands above the line that is shown.
     """
-    # FORCE_COLOR makes Rich take a pipe for a terminal, which it is not.
-    if not (err().is_interactive and Stream("stderr").isatty()):
+    if not has_live_lines():
         yield lambda _: None
         return
 
@@ -102,6 +104,13 @@ def status(subject: str, doing: str) -> Iterator[Callable[[str], None]]:
         yield lambda now: line.say(f"{subject}: {now}")
     finally:
         line.stop()
+
+
+def has_live_lines() -> bool:
+    """Whether stderr is a terminal on which a line may be drawn again and again."""
+    # FORCE_COLOR makes Rich take a pipe for a terminal, which it is not.
+    stream = Stream("stderr")
+    return err().is_interactive and stream.isatty() and not hasattr(stream.target, "columns")
 
 
 @contextmanager
@@ -126,7 +135,7 @@ def finish() -> None:
     ScanoptError
         If one of them cannot be written to.
     """
-    for name in ("stdout", "stderr"):
+    for name in NAMES:
         Stream(name).flush()
 
 
@@ -135,7 +144,7 @@ def set_up() -> None:
 
     What is printed to a stream that is closed (``>&-``) is dropped.
     """
-    for name in ("stdout", "stderr"):
+    for name in NAMES:
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
     codecs.register_error("scanopt", _lookalike)
@@ -175,6 +184,8 @@ def is_without_colour() -> bool:
 
 def _width(stream: Stream) -> int:
     """Return the columns of a terminal; Rich would ask other streams, and none that is dumb."""
+    if hasattr(stream.target, "columns"):  # it is recorded for a screen so wide
+        return int(stream.target.columns)
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         return int(columns)

@@ -27,6 +27,7 @@ from scanopt_cli.reports.audit_report import audit_report
 from scanopt_cli.reports.bench_report import bench_report
 from scanopt_cli.reports.bisect_report import bisect_report
 from scanopt_cli.reports.check_report import check_report, finding_items
+from scanopt_cli.reports.check_totals import Tally, closing
 from scanopt_cli.reports.diff_report import diff_report
 from scanopt_cli.reports.document import Block, Item, Paragraph, Preformatted
 from scanopt_cli.reports.enabled_report import compilation_report, enabled_report
@@ -126,7 +127,8 @@ def _scan(scan: ScanReport) -> Iterable[Block]:
 
 @blocks.register
 def _check(result: CheckResult) -> Iterable[Block]:
-    return check_report({Path(result.source): result})
+    yield from check_report(Path(result.source), result)
+    yield from map(Paragraph, closing(Tally.of(result)))
 
 
 @blocks.register

@@ -7,12 +7,13 @@ it, and shows them as code-scanning alerts.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import quote
 
-from scanopt_cli.reports.check_report import Results, about, location
+from scanopt_cli.reports.check_report import about, location
+from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.rules.rule_contract import Finding
 from scanopt_cli.rules.rule_manuals import HOME, rule_manual
 from scanopt_cli.text import printable
@@ -23,7 +24,7 @@ _SCHEMA = (
 )
 
 
-def sarif(results: Results, errors: Sequence[str] = ()) -> str:
+def sarif(results: Mapping[Path, CheckResult], errors: Sequence[str] = ()) -> str:
     """Return the findings as one run of one tool, in which files failed with ``errors``.
 
     What is not proved has the kind ``open``, as the standard calls what a tool cannot decide. The
