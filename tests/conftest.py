@@ -36,6 +36,7 @@ def _set_up_pytensor() -> None:
     """
     os.environ["SCANOPT_STRICT"] = "1"  # an error of a pass fails the test
     os.environ["SCANOPT_CACHE"] = "off"  # each run rewrites what it tests
+    os.environ["SCANOPT_JOBS"] = "0"  # workers are for the tests that are about them
     versions = "-".join(version(package) for package in ("pytensor", "numba", "numpy"))
     directory = Path(__file__).parents[1] / ".pytest_cache" / f"compiled-{versions}"
     given = os.environ.get("PYTENSOR_FLAGS", "")

@@ -35,6 +35,7 @@ from scanopt_cli.cli import trace as trace_command
 from scanopt_cli.cli import verify as verify_command
 from scanopt_cli.cli import view as view_command
 from scanopt_cli.cli.console import finish, set_up, tell
+from scanopt_cli.cli.error_text import debugging, told
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.help import Command, Group
 from scanopt_cli.cli.pages import remember_command
@@ -137,6 +138,7 @@ def run(arguments: Sequence[str]) -> int:
     arguments, debug = _take_debug(arguments)
     if debug:
         os.environ[STRICT] = "1"
+    debugging.set(debug)
     remember_command(arguments)
     try:
         result = app(arguments, prog_name="scanopt", standalone_mode=False)
@@ -177,15 +179,8 @@ def _print_error(error: Exception) -> None:
         if not usage():
             return
         text = f"{_reworded(usage())}; see `{_command_path(error)} --help`"
-    elif isinstance(error, ScanoptError):
-        text = str(error)
-    elif isinstance(error, MemoryError):
-        text = "out of memory"
-    elif isinstance(error, OSError):
-        text = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
     else:
-        kind = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        text = f"{kind}; this is a bug in scanopt, run again with --debug for the traceback"
+        text = told(error)
     tell(f"error: {' '.join(text.split())}")
 
 

@@ -1,56 +1,162 @@
-"""Files that a command handles one after the other, of which some may fail."""
+"""Files that a command works on, of which some may fail: side by side, or one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from scanopt_cli.cli.console import tell
+from scanopt_cli.cli.console import Stream, err, has_live_lines, tell
+from scanopt_cli.cli.error_text import debugging
 from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.file_work import FileResult, Task, work_on
+from scanopt_cli.cli.recording import replay
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.live_line import LiveBar
+
+if TYPE_CHECKING:
+    from scanopt_cli.reports.as_json import JsonList
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """The entry in JSON for a file without a result: its error."""
-
-    source: str
-    error: str
-
-
+@dataclass
 class Batch:
-    """Files that a command handles one after the other; an error in one does not stop the others.
+    """Files that a command works on; an error in one does not stop the others.
 
-    ``results`` has one entry for each file, in order: what the command appends, or a `Failure`.
+    What a file leads to is printed in the order of the files, as soon as it can be.
+
+    Attributes
+    ----------
+    files
+        The files; of what is none, the error.
+    jobs
+        How many worker processes there are: 0 to do all in this one, ``None`` for as many as there
+        are cores. A single file needs none.
+    json
+        The JSON to be printed, if any.
+    failures
+        The errors, as text, of the files that had one.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self.results: list[Any] = []
-        self._is_lone = len(paths) == 1
-        self._errors: list[ScanoptError] = []
+    files: Mapping[Path, ScanoptError | None]
+    jobs: int | None = None
+    json: JsonList | None = None
+    failures: dict[Path, str] = field(default_factory=dict)
+    _first_error: ScanoptError | None = None
+    _codes: list[ExitCode] = field(default_factory=lambda: [ExitCode.CLEAN])
+    _entries: int = 0
+    _count: int = 0
 
-    @contextmanager
-    def attempt(self, path: Path) -> Iterator[None]:
-        """Record a `ScanoptError` of the work on ``path``; print it if there are more files."""
+    @property
+    def is_lone(self) -> bool:
+        """Whether there is one file."""
+        return len(self.files) == 1
+
+    def run[T](
+        self, task: Task[T], take: Callable[[Path, T], None] = lambda _path, _found: None
+    ) -> None:
+        """Work on all files; ``take`` what was found in each that has no error, in their order.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If the user stops it; what is done is printed, and told.
+        """
+        work = [path for path, error in self.files.items() if error is None]
         try:
-            yield
-        except ScanoptError as error:
-            self._errors.append(error)
-            self.results.append(Failure(str(path), str(error)))
-            if not self._is_lone:
-                tell(f"error: {error}")
+            if len(work) < 2 or self.jobs == 0:
+                self._run_here(task, take)
+            else:
+                self._run_side_by_side(task, work, take)
+        except KeyboardInterrupt:
+            if not self.is_lone:
+                tell(f"stopped: {self._count} of {len(self.files)} graphs are done{self._failed()}")
+            raise
+        if self.json is not None:
+            self._print(self.json.end(self._entries))
 
-    def finish(self, code: ExitCode) -> ExitCode:
-        """Return the exit code: ``code``, unless a file failed.
+    def finish(self, code: ExitCode = ExitCode.CLEAN) -> ExitCode:
+        """Return the exit code: the worst of ``code`` and those of the files.
 
         Raises
         ------
         ScanoptError
             The error of the file, if it is the only one.
         """
-        if self._is_lone and self._errors:
-            raise self._errors[0]
-        return ExitCode.FAILED if self._errors else code
+        if self.is_lone and self._first_error is not None:
+            raise self._first_error
+        if self.failures:
+            tell(f"{len(self.failures)} of {len(self.files)} graphs failed")
+            return ExitCode.FAILED
+        return max(code, *self._codes)
+
+    def _failed(self) -> str:
+        return f", {len(self.failures)} of them failed" if self.failures else ""
+
+    def _run_here[T](self, task: Task[T], take: Callable[[Path, T], None]) -> None:
+        for number, (path, error) in enumerate(self.files.items(), 1):
+            title = str(path) if self.is_lone else f"{path} ({number} of {len(self.files)})"
+            result: FileResult[T] = (
+                work_on(task, path, title) if error is None else FileResult(path, error=error)
+            )
+            self._take(result, take)
+
+    def _run_side_by_side[T](
+        self, task: Task[T], paths: Sequence[Path], take: Callable[[Path, T], None]
+    ) -> None:
+        from scanopt_cli.cli.jobs import SideBySide, cores
+
+        bar = LiveBar(err(), len(paths)) if has_live_lines() else None
+
+        def show(working: Sequence[Path], done: int) -> None:
+            if bar is not None:
+                bar.show([str(path) for path in working], done)
+
+        def print_result(result: FileResult[T]) -> None:
+            if bar is not None:
+                bar.hide()
+            self._take(result, take)
+
+        jobs = min(cores() if self.jobs is None else self.jobs, len(paths))
+        side_by_side = SideBySide(task, paths, jobs, show)
+        results = side_by_side.results()
+        try:
+            for path, error in self.files.items():
+                print_result(next(results) if error is None else FileResult(path, error=error))
+        except KeyboardInterrupt:
+            for result in side_by_side.stop():
+                print_result(result)
+            raise
+        finally:
+            if bar is not None:
+                bar.hide()
+            side_by_side.stop()
+
+    def _take[T](self, result: FileResult[T], take: Callable[[Path, T], None]) -> None:
+        """Print what belongs to a file, and let the command have what was found in it."""
+        self._count += 1
+        replay(result.printed)
+        if result.error is not None:
+            self._first_error = self._first_error or result.error
+            self.failures[result.path] = str(result.error)
+            if not self.is_lone:
+                if debugging.get() and result.error.__cause__ is not None:
+                    traceback.print_exception(result.error.__cause__)
+                tell(f"error: {result.error}")
+            self._print_entry({"source": str(result.path), "error": str(result.error)})
+        if result.done is not None:
+            self._codes.append(result.done.code)
+            take(result.path, result.done.found)
+            self._print_entry(result.done.entry)
+
+    def _print_entry(self, entry: str | Mapping[str, Any] | None) -> None:
+        if self.json is not None and entry is not None:
+            text = entry if isinstance(entry, str) else self.json.entry(entry)
+            self._print(self.json.before(self._entries) + text)
+            self._entries += 1
+
+    def _print(self, text: str) -> None:
+        stream = Stream("stdout")
+        stream.write(text)
+        stream.flush()

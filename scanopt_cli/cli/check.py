@@ -2,43 +2,48 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scanopt_cli.cli.batch import Batch, Failure
+from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.completion import complete_codes
 from scanopt_cli.cli.console import out, plug_in_warnings, tell
 from scanopt_cli.cli.exits import ExitCode, finding
+from scanopt_cli.cli.file_work import Done
+from scanopt_cli.cli.graph_files import graph_files
+from scanopt_cli.cli.limits import patience
 from scanopt_cli.cli.options import (
     AllowPackages,
+    FilesFrom,
     Force,
     Format,
+    GraphFiles,
     HtmlFile,
+    Jobs,
     OutputFile,
     Trust,
     require_use_of_force,
 )
 from scanopt_cli.cli.pages import require_page, write_page
-from scanopt_cli.cli.results import print_blocks, print_json
+from scanopt_cli.cli.results import json_list, print_blocks
 from scanopt_cli.cli.session import session
 from scanopt_cli.cli.targets import targets, write
 from scanopt_cli.errors import ScanoptError
-from scanopt_cli.serialization.files import GRAPH_SUFFIXES
 from scanopt_cli.text import comma_separated
 
 if TYPE_CHECKING:
-    from scanopt_cli.diff.changes import GraphDiff
+    from scanopt_cli.ir.graph import Graph
     from scanopt_cli.page.contents.parts import Part
+    from scanopt_cli.reports.as_json import JsonList
     from scanopt_cli.reports.check_report import Mending
-    from scanopt_cli.rules.graph_checking import CheckResult
-
-
-_NAMES = "graphs end in .scanopt or .pkl"
+    from scanopt_cli.reports.check_totals import Tally
+    from scanopt_cli.rules.graph_checking import Baseline, CheckResult
+    from scanopt_cli.rules.settings import Settings
 
 
 class CheckFormat(StrEnum):
@@ -47,6 +52,7 @@ class CheckFormat(StrEnum):
     RICH = "rich"
     CONCISE = "concise"
     JSON = "json"
+    JSONL = "jsonl"
     GITHUB = "github"
     MARKDOWN = "markdown"
     SARIF = "sarif"
@@ -63,12 +69,8 @@ Codes = Annotated[
 
 
 def check(
-    graphs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="GRAPH|DIR...", help="Graph files, or directories of them.", readable=False
-        ),
-    ],
+    graphs: GraphFiles = None,
+    files_from: FilesFrom = None,
     select: Codes = None,
     ignore: Annotated[
         list[str] | None,
@@ -119,6 +121,7 @@ def check(
     output_format: Annotated[CheckFormat, typer.Option("--format", help="How to print it.")] = (
         CheckFormat.RICH
     ),
+    jobs: Jobs = None,
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
@@ -128,11 +131,7 @@ def check(
     tool.scanopt.check of pyproject.toml may hold select, ignore, per-file-ignores and baseline;
     options win.
     """
-    from scanopt_cli.diff.comparing import diff as diff_graphs
-    from scanopt_cli.reports import check_report
-    from scanopt_cli.reports.check_report import Mending
-    from scanopt_cli.rules.graph_checking import check as check_graph
-    from scanopt_cli.rules.mending import Mended, mend
+    from scanopt_cli.reports.check_totals import total
     from scanopt_cli.rules.rule_registry import selected
     from scanopt_cli.rules.settings import read_baseline, settings_from_pyproject
     from scanopt_cli.rules.settings import write_baseline as save_baseline
@@ -144,9 +143,10 @@ def check(
     as_blocks = output_format in (CheckFormat.RICH, CheckFormat.MARKDOWN)
     if statistics and not as_blocks:
         raise ScanoptError("is for rich and markdown", where="--statistics", hint="leave it out")
-    if diff and not (as_blocks or output_format is CheckFormat.JSON):
+    json = json_list(output_format, "check")
+    if diff and not (as_blocks or json is not None):
         hint = "give one of these by --format"
-        raise ScanoptError("is for rich, markdown and json", where="--diff", hint=hint)
+        raise ScanoptError("is for rich, markdown, json and jsonl", where="--diff", hint=hint)
     if diff and statistics:
         raise ScanoptError("is not for --statistics", where="--diff", hint="leave one out")
     require_use_of_force(output, force=force)
@@ -158,111 +158,189 @@ def check(
     if write_baseline is not None and write_baseline.exists():
         read_baseline(write_baseline)  # what is no baseline is not replaced
     known = read_baseline(baseline or (None if write_baseline else settings.baseline))
-    files = _files(graphs)
+    files = graph_files(graphs, files_from)
     places = {} if output is None else targets(list(files), output, force=force)
     written = [("--write-baseline", write_baseline), *(("-o", place) for place in places.values())]
     require_page(html, files, written)
-    batch = Batch(list(files))
-    parts: list[Part] = []
-    results: dict[Path, CheckResult] = {}
-    mended: dict[Path, Mended] = {}
-    diffs: dict[Path, GraphDiff] = {}
-    for path, problem in files.items():
-        with (
-            batch.attempt(path),
-            session(path, trust=trust, allow_packages=allow_package) as work,
-        ):
-            if problem is not None:
-                raise problem
-            graph = work.load(path)
-            ignored = (*left_out, *settings.ignored_in(path))
-            how: Any = {"select": chosen, "ignore": ignored, "baseline": known}
-            if fix or diff:
-                done = mend(graph, unsafe=unsafe_fixes, suspects=verbose, **how)
-                if diff and done.mended.passes is not None:
-                    diffs[path] = diff_graphs(graph, done.graph)
-                if path in places:
-                    write(done.graph, places[path], trust=trust)
-                mended[path], results[path] = done.mended, done.left
-                new = done.graph if done.mended.passes is not None else None
-            else:
-                results[path] = check_graph(graph, suspects=verbose, **how)
-                new = None
-            if html is not None:
-                from scanopt_cli.page.contents.check_page import Checked, check_part
-
-                own = Mending(unsafe_fixes, mended, diffs, are_written=bool(places))
-                shown = Checked(result=results[path], graph=graph, mended=new)
-                parts.append(check_part(shown, path, own))
-            batch.results.append(path)
-    mending = Mending(unsafe_fixes, mended, diffs, are_written=bool(places))
-    _print(results, batch, output_format, mending, statistics=statistics, verbose=verbose)
+    task = _Checking(
+        select=tuple(chosen),
+        ignore=tuple(left_out),
+        settings=settings,
+        baseline=known,
+        mends=fix or diff,
+        shows_diff=diff,
+        unsafe=unsafe_fixes,
+        places=places,
+        draws=html is not None,
+        keeps_result=output_format is CheckFormat.SARIF,
+        keeps_keys=write_baseline is not None,
+        statistics=statistics,
+        verbose=verbose,
+        output_format=output_format,
+        json=json,
+        trust=trust,
+        allow_packages=tuple(allow_package or ()),
+    )
+    summed = _Summed()
+    batch = Batch(files, jobs, json)
+    batch.run(task, summed.take)
+    _print_end(summed, batch, output_format, statistics=statistics)
     if html is not None:
-        write_page(html, parts, batch, verdict=check_report.total(results, mending))
+        write_page(html, summed.parts, batch.failures, verdict=total(summed.tally))
     if write_baseline is not None:
-        save_baseline(write_baseline, [f for r in results.values() for f in r.findings])
+        save_baseline(write_baseline, summed.keys)
         tell(f"wrote {write_baseline}")
-        return batch.finish(ExitCode.CLEAN)
-    is_found = any(result.findings for result in results.values())
-    is_found |= bool(mending.count) and not mending.are_written
+        return batch.finish()
+    is_found = summed.tally.findings > 0
+    is_found |= bool(summed.tally.mended) and not summed.tally.is_written
     return batch.finish(finding(is_found and not exit_zero))
 
 
-def _files(paths: Sequence[Path]) -> dict[Path, ScanoptError | None]:
-    """Return the graphs that are named, and those in directories that are, once each.
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What is summed up of a graph; of what takes memory, what is needed in the end alone."""
 
-    Of a directory that cannot be read, or has no graph, the error stands in place of its graphs.
-    """
-    found: dict[Path, ScanoptError | None] = {}
-    for path in paths:
-        if not os.path.isdir(path):  # unlike Path.is_dir, of any name
-            found[path] = None
-            continue
-        problems: list[OSError] = []
-        inside = sorted(
-            Path(folder, name)
-            for folder, _, names in os.walk(path, onerror=problems.append)
-            for name in names
-            if name.endswith(GRAPH_SUFFIXES)
+    tally: Tally
+    result: CheckResult | None = None
+    keys: tuple[str, ...] = ()
+    part: Part | None = None
+
+
+@dataclass
+class _Summed:
+    """What is summed up of all graphs."""
+
+    tally: Tally = field(default_factory=lambda: _no_graph())
+    results: dict[Path, CheckResult] = field(default_factory=dict)
+    keys: list[str] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+
+    def take(self, path: Path, checked: _Checked) -> None:
+        """Add a graph."""
+        self.tally += checked.tally
+        self.keys.extend(checked.keys)
+        if checked.result is not None:
+            self.results[path] = checked.result
+        if checked.part is not None:
+            self.parts.append(checked.part)
+
+
+def _no_graph() -> Tally:
+    from scanopt_cli.reports.check_totals import Tally
+
+    return Tally()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checking:
+    """What is done with a graph."""
+
+    select: tuple[str, ...]
+    ignore: tuple[str, ...]
+    settings: Settings
+    baseline: Baseline
+    mends: bool
+    shows_diff: bool
+    unsafe: bool
+    places: Mapping[Path, Path]
+    draws: bool
+    keeps_result: bool
+    keeps_keys: bool
+    statistics: bool
+    verbose: bool
+    output_format: CheckFormat
+    json: JsonList | None
+    trust: bool
+    allow_packages: tuple[str, ...]
+
+    def work(self, path: Path, _title: str, /) -> Done[_Checked]:
+        """Check a graph, mend it if that is wanted, and print what is found."""
+        from scanopt_cli.diff.comparing import diff
+        from scanopt_cli.reports.check_report import Mending, as_json
+        from scanopt_cli.reports.check_totals import Tally
+        from scanopt_cli.rules.graph_checking import check as check_graph
+        from scanopt_cli.rules.mending import mend
+
+        ignored = (*self.ignore, *self.settings.ignored_in(path))
+        how: Any = {"select": self.select, "ignore": ignored, "baseline": self.baseline}
+        mending, new, place = Mending(self.unsafe), None, self.places.get(path)
+        with session(path, trust=self.trust, allow_packages=self.allow_packages) as work:
+            graph = work.load(path)
+            if self.mends:
+                done = mend(graph, unsafe=self.unsafe, suspects=self.verbose, **how)
+                is_mended = done.mended.passes is not None
+                difference = diff(graph, done.graph) if self.shows_diff and is_mended else None
+                if place is not None:
+                    write(done.graph, place, trust=self.trust)
+                result, new = done.left, done.graph if is_mended else None
+                mending = Mending(self.unsafe, done.mended, difference, bool(self.places))
+            else:
+                result = check_graph(graph, suspects=self.verbose, **how)
+            part = self._part(path, result, graph, new, mending)
+        self._print(path, result, mending)
+        checked = _Checked(
+            Tally.of(result, mending),
+            result if self.keeps_result else None,
+            tuple(each.key for each in result.findings) if self.keeps_keys else (),
+            part,
         )
-        found |= dict.fromkeys(inside)
-        for error in problems:
-            where = str(error.filename or path)
-            found[Path(where)] = ScanoptError(f"cannot be read: {error.strerror}", where=where)
-        if not (inside or problems):
-            found[path] = ScanoptError("holds no graph", where=str(path), hint=_NAMES)
-    return found
+        entry = None if self.json is None else self.json.entry(as_json(path, result, mending))
+        return Done(checked, entry)
+
+    def patience(self, path: Path) -> float | None:
+        """Return how many seconds it may take."""
+        return patience(path, trust=self.trust)
+
+    def _part(
+        self, path: Path, result: CheckResult, graph: Graph, new: Graph | None, mending: Mending
+    ) -> Part | None:
+        if not self.draws:
+            return None
+        from scanopt_cli.page.contents.check_page import Checked, check_part
+
+        return check_part(Checked(result=result, graph=graph, mended=new), path, mending)
+
+    def _print(self, path: Path, result: CheckResult, mending: Mending) -> None:
+        from scanopt_cli.reports import check_report
+
+        if self.statistics:
+            return
+        match self.output_format:
+            case CheckFormat.JSON | CheckFormat.JSONL | CheckFormat.SARIF:
+                pass
+            case CheckFormat.CONCISE:
+                _print_lines(check_report.concise(path, result))
+            case CheckFormat.GITHUB:
+                _print_lines(check_report.workflow_commands(path, result))
+            case _:
+                report = check_report.check_report(path, result, mending, verbose=self.verbose)
+                print_blocks(Format(self.output_format.value), report)
 
 
-def _print(
-    results: Mapping[Path, CheckResult],
-    batch: Batch,
-    output_format: CheckFormat,
-    mending: Mending,
-    *,
-    statistics: bool,
-    verbose: bool,
+def _print_end(
+    summed: _Summed, batch: Batch, output_format: CheckFormat, *, statistics: bool
 ) -> None:
-    from scanopt_cli.reports import check_report
-    from scanopt_cli.reports.sarif import sarif
+    """Print what closes the report."""
+    from scanopt_cli.reports import check_totals
+    from scanopt_cli.reports.document import Paragraph
 
-    if not results and output_format not in (CheckFormat.JSON, CheckFormat.SARIF):
-        return  # each file has an error of its own
-    if statistics:
-        print_blocks(Format(output_format.value), check_report.statistics(results, mending))
-        return
-    match output_format:
-        case CheckFormat.JSON:
-            print_json("check", {"graphs": check_report.as_json(batch.results, results, mending)})
-        case CheckFormat.SARIF:
-            errors = [entry.error for entry in batch.results if isinstance(entry, Failure)]
-            out().out(sarif(results, errors))
-        case CheckFormat.CONCISE:
-            for line in check_report.concise(results, mending):
-                out().out(line)
-        case CheckFormat.GITHUB:
-            for line in check_report.workflow_commands(results, mending):
-                out().out(line)
-        case _:
-            report = check_report.check_report(results, mending, verbose=verbose)
-            print_blocks(Format(output_format.value), report)
+    if output_format is CheckFormat.SARIF:
+        from scanopt_cli.reports.sarif import sarif
+
+        out().out(sarif(summed.results, list(batch.failures.values())))
+    elif batch.json is not None or not summed.tally.graphs:
+        return  # each file has an entry, or an error of its own
+    elif statistics:
+        print_blocks(Format(output_format.value), check_totals.statistics(summed.tally))
+    elif output_format is CheckFormat.CONCISE:
+        _print_lines(check_totals.closing(summed.tally))
+    elif output_format is CheckFormat.GITHUB:
+        _print_lines([check_totals.total(summed.tally)])
+    else:
+        closing = map(Paragraph, check_totals.closing(summed.tally))
+        print_blocks(Format(output_format.value), closing)
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        out().out(line)

@@ -9,7 +9,7 @@ from glob import glob, has_magic
 from pathlib import Path
 
 from scanopt_cli.errors import ScanoptError
-from scanopt_cli.serialization.files import GRAPH_SUFFIXES, read_bytes
+from scanopt_cli.serialization.files import GRAPH_SUFFIXES
 
 _NAMES = "graphs end in .scanopt or .pkl"
 _STDIN = Path("-")
@@ -42,8 +42,11 @@ def graph_files(paths: Sequence[Path] | None, listed_in: Path | None = None) -> 
         if path == _STDIN:
             hint = "--files-from - takes a list of files from there"
             raise ScanoptError("a graph cannot be read from stdin", where="-", hint=hint)
-        for each in _fitting(path):
+        fitting = _fitting(path)
+        for each in fitting:
             _add(each, found)
+        if not fitting:
+            found[path] = ScanoptError("no file fits", where=str(path), hint="check the pattern")
     for path in () if listed_in is None else _listed(listed_in):
         _add(path, found)
     return found
@@ -53,14 +56,12 @@ def _fitting(path: Path) -> list[Path]:
     """Return the files and directories that fit a pattern; a path that is none as it is."""
     if os.path.lexists(path) or not has_magic(str(path)):
         return [path]
-    return sorted(map(Path, glob(str(path), recursive=True))) or [path]
+    return sorted(map(Path, glob(str(path), recursive=True)))
 
 
 def _add(path: Path, found: Found) -> None:
     if not os.path.isdir(path):  # unlike Path.is_dir, of any name
-        is_pattern = has_magic(str(path)) and not os.path.lexists(path)
-        error = ScanoptError("no file fits", where=str(path)) if is_pattern else None
-        found.setdefault(path, error)
+        found.setdefault(path)
         return
     problems: list[OSError] = []
     inside = sorted(
@@ -80,9 +81,10 @@ def _add(path: Path, found: Found) -> None:
 def _listed(file: Path) -> Iterator[Path]:
     where = f"--files-from {file}"
     try:
-        data = sys.stdin.buffer.read() if file == _STDIN else read_bytes(file)
-    except (OSError, AttributeError) as error:  # stdin may be closed
-        raise ScanoptError(f"cannot be read: {error}", where=where) from None
+        data = sys.stdin.buffer.read() if file == _STDIN else file.read_bytes()
+    except (OSError, AttributeError, ValueError) as error:  # stdin may be closed
+        reason = getattr(error, "strerror", None) or error
+        raise ScanoptError(f"cannot be read: {reason}", where=where) from None
     names = data.split(b"\0") if b"\0" in data else data.splitlines()
     paths = [Path(os.fsdecode(name)) for name in names if name]
     if not paths:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,16 +11,30 @@ import typer
 from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.console import tell
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.options import AllowPackages, Format, GraphFiles, OutputFormat, Trust
-from scanopt_cli.cli.results import print_blocks, print_json
+from scanopt_cli.cli.file_work import Done
+from scanopt_cli.cli.graph_files import graph_files
+from scanopt_cli.cli.limits import patience
+from scanopt_cli.cli.options import (
+    AllowPackages,
+    FilesFrom,
+    Format,
+    GraphFiles,
+    Jobs,
+    ListFormat,
+    ListOutputFormat,
+    Trust,
+)
+from scanopt_cli.cli.results import json_list, print_blocks
 from scanopt_cli.cli.session import session
 
 if TYPE_CHECKING:
     from scanopt_cli.equivalence.hashing import GraphDigest
+    from scanopt_cli.reports.as_json import JsonList
 
 
 def hash_graphs(
-    graphs: GraphFiles,
+    graphs: GraphFiles = None,
+    files_from: FilesFrom = None,
     inner: Annotated[
         bool,
         typer.Option(
@@ -35,7 +51,8 @@ def hash_graphs(
             help="Hash how an OpFromGraph is differentiated and whether it is inlined, too.",
         ),
     ] = False,
-    output_format: OutputFormat = Format.RICH,
+    output_format: ListOutputFormat = ListFormat.RICH,
+    jobs: Jobs = None,
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
@@ -43,23 +60,52 @@ def hash_graphs(
 
     The same in every process; renaming and reordering do not change it.
     """
-    from scanopt_cli.equivalence.hashing import hash_graph
-    from scanopt_cli.reports.hash_report import hash_report
+    json = json_list(output_format, "hash", names=names, gradients=gradients)
+    task = _Hashing(
+        inner=inner,
+        names=names,
+        gradients=gradients,
+        json=json,
+        output_format=output_format,
+        trust=trust,
+        allow_packages=tuple(allow_package or ()),
+    )
+    batch = Batch(graph_files(graphs, files_from), jobs, json)
+    batch.run(task)
+    return batch.finish()
 
-    batch = Batch(graphs)
-    for path in graphs:
-        with batch.attempt(path):
-            with session(path, trust=trust, allow_packages=allow_package, only_read=True) as work:
-                graph = work.load(path)
-                digest = hash_graph(graph, inner=inner, names=names, gradients=gradients)
-            batch.results.append(digest)
-            if output_format is not Format.JSON:
-                print_blocks(output_format, hash_report(digest))
-            _warn_if_opaque(digest)
-    if output_format is Format.JSON:
-        options = {"names": names, "gradients": gradients}
-        print_json("hash", {**options, "graphs": batch.results})
-    return batch.finish(ExitCode.CLEAN)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hashing:
+    """What is done with a graph."""
+
+    inner: bool
+    names: bool
+    gradients: bool
+    json: JsonList | None
+    output_format: ListFormat
+    trust: bool
+    allow_packages: tuple[str, ...]
+
+    def work(self, path: Path, _title: str, /) -> Done[None]:
+        """Print the digests of a graph, or return them as JSON."""
+        from scanopt_cli.equivalence.hashing import hash_graph
+        from scanopt_cli.reports.hash_report import hash_report
+
+        with session(
+            path, trust=self.trust, allow_packages=self.allow_packages, only_read=True
+        ) as work:
+            digest = hash_graph(
+                work.load(path), inner=self.inner, names=self.names, gradients=self.gradients
+            )
+        if self.json is None:
+            print_blocks(Format(self.output_format.value), hash_report(digest))
+        _warn_if_opaque(digest)
+        return Done(None, None if self.json is None else self.json.entry(digest))
+
+    def patience(self, path: Path) -> float | None:
+        """Return how many seconds it may take."""
+        return patience(path, trust=self.trust, only_read=True)
 
 
 def _warn_if_opaque(graph: GraphDigest) -> None:

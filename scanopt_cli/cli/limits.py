@@ -19,6 +19,8 @@ SECONDS = 20
 SECONDS_FOR_A_KILOBYTE = 4
 """Processor time for each KB of a file that is rewritten, differentiated or compared.
 The third derivatives of the sample graphs take half."""
+PATIENCE = 10
+"""How many seconds are waited for each second of processor time that a file may take."""
 BYTES = 1 << 30
 """Memory for a file, beside what the process has already."""
 
@@ -61,8 +63,7 @@ def limited(*paths: Path, trust: bool = False, only_read: bool = True) -> Iterat
     if trust:
         yield
         return
-    rate = 0 if only_read else SECONDS_FOR_A_KILOBYTE
-    seconds = sum(max(SECONDS, rate * _kilobytes(path)) for path in paths)
+    seconds = sum(_seconds(path, only_read=only_read) for path in paths)
     deadline = time.process_time() + seconds
     doing = "read" if only_read else "work on"
     try:
@@ -77,6 +78,21 @@ def limited(*paths: Path, trust: bool = False, only_read: bool = True) -> Iterat
         if _is_out_of_memory(error):
             raise _refused(paths, f"{BYTES >> 30} GB of memory to {doing}") from None
         raise
+
+
+def patience(
+    path: Path, *, trust: bool, only_read: bool = False, more: float = 0.0
+) -> float | None:
+    """Return how many seconds work on a file may take that mostly waits, ``None`` for any time.
+
+    That is `PATIENCE` for each second of processor time, and for each of ``more`` such seconds that
+    its own children may use.
+    """
+    return None if trust else PATIENCE * (_seconds(path, only_read=only_read) + more)
+
+
+def _seconds(path: Path, *, only_read: bool) -> float:
+    return max(SECONDS, (0 if only_read else SECONDS_FOR_A_KILOBYTE) * _kilobytes(path))
 
 
 def _kilobytes(path: Path) -> int:

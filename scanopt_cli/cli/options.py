@@ -20,6 +20,15 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
 
 
+class ListFormat(StrEnum):
+    """How the results of several graphs are printed."""
+
+    RICH = "rich"
+    JSON = "json"
+    JSONL = "jsonl"
+    MARKDOWN = "markdown"
+
+
 def require_page_for(page: Path | None, *, code: bool) -> None:
     """Check that ``--code`` is not given without ``--html``.
 
@@ -48,8 +57,36 @@ GraphFile = Annotated[
     Path, typer.Argument(metavar="GRAPH", help="A graph file: .scanopt or a pickle.")
 ]
 GraphFiles = Annotated[
-    list[Path],
-    typer.Argument(metavar="GRAPH...", help="Graph files: .scanopt or pickles.", readable=False),
+    list[Path] | None,
+    typer.Argument(
+        metavar="GRAPH|DIR...",
+        help="Graph files (.scanopt or pickles), directories of them, or patterns such as "
+        "'graphs/**/*.pkl'.",
+        show_default=False,
+        readable=False,
+    ),
+]
+FilesFrom = Annotated[
+    Path | None,
+    typer.Option(
+        "--files-from",
+        metavar="FILE",
+        help="Also those that this file lists, - for stdin: one a line, or NUL between them.",
+        readable=False,
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "-j",
+        "--jobs",
+        metavar="N",
+        min=0,
+        max=1_024,
+        envvar="SCANOPT_JOBS",
+        help="Work on so many graphs at a time, each in a process of its own; by default as many "
+        "as there are cores. 0 does all in this process, one after the other.",
+    ),
 ]
 Trust = Annotated[
     bool,
@@ -130,6 +167,12 @@ Timeout = Annotated[
         max=1_000_000,
         help="Seconds of processor time until the evaluation is given up; if it only waits, "
         "ten times as many seconds.",
+    ),
+]
+ListOutputFormat = Annotated[
+    ListFormat,
+    typer.Option(
+        "--format", help="How to print the results; jsonl prints an object a line, as they come."
     ),
 ]
 OutputFormat = Annotated[Format, typer.Option("--format", help="How to print the result.")]

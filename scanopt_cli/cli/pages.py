@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING
 
-from scanopt_cli.cli.batch import Batch, Failure
 from scanopt_cli.cli.console import tell
 from scanopt_cli.cli.targets import is_same_file, require_target
 from scanopt_cli.errors import ScanoptError
@@ -61,12 +60,16 @@ def require_page(
 
 
 def write_page(
-    page: Path, parts: Sequence[Part], batch: Batch | None = None, *, verdict: str = ""
+    page: Path,
+    parts: Sequence[Part],
+    failures: Mapping[Path, str] | None = None,
+    *,
+    verdict: str = "",
 ) -> None:
     """Write the page of what a command found in graphs, and say so.
 
-    The graphs of ``batch`` that could not be handled are listed. If that is all of them, no page is
-    written.
+    The ``failures`` of graphs that could not be handled are listed. If there are no others, no page
+    is written.
 
     Raises
     ------
@@ -78,8 +81,7 @@ def write_page(
 
     if not parts:
         return
-    entries = [] if batch is None else batch.results
-    failures = {each.source: each.error for each in entries if isinstance(each, Failure)}
+    failed = {str(path): error for path, error in (failures or {}).items()}
     command = join(["scanopt", *_typed.get()])
-    save_page(page_of(command, parts, verdict=verdict, failures=failures), page)
+    save_page(page_of(command, parts, verdict=verdict, failures=failed), page)
     tell(f"wrote {page}")

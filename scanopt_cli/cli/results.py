@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scanopt_cli.cli.console import err, out
-from scanopt_cli.cli.options import Format
+from scanopt_cli.cli.options import Format, ListFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from enum import StrEnum
 
+    from scanopt_cli.reports.as_json import JsonList
     from scanopt_cli.reports.document import Block
 
 
@@ -26,6 +28,15 @@ def print_json(command: str, result: Any) -> None:
     from scanopt_cli.reports.as_json import to_json
 
     out().out(to_json(command, result))
+
+
+def json_list(output_format: StrEnum, command: str, **head: Any) -> JsonList | None:
+    """Return the JSON that a format of several results is; ``None`` if it is another one."""
+    from scanopt_cli.reports.as_json import JsonList
+
+    is_json = output_format.value in (ListFormat.JSON, ListFormat.JSONL)
+    is_lines = output_format.value == ListFormat.JSONL
+    return JsonList(command, is_lines, head) if is_json else None
 
 
 def print_blocks(output_format: Format, blocks: Iterable[Block]) -> None:

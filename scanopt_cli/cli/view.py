@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,9 +13,14 @@ from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.completion import complete_pipeline
 from scanopt_cli.cli.console import plug_in_warnings, status, tell
 from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.file_work import Done
+from scanopt_cli.cli.graph_files import graph_files
+from scanopt_cli.cli.limits import patience
 from scanopt_cli.cli.options import (
     AllowPackages,
+    FilesFrom,
     GraphFiles,
+    Jobs,
     Seed,
     StepCode,
     Timeout,
@@ -25,12 +31,14 @@ from scanopt_cli.cli.session import session
 
 if TYPE_CHECKING:
     from scanopt_cli.page.contents.parts import Part
+    from scanopt_cli.page.viewing import Shown
 
 _ENDINGS = (".gz", ".pickle", ".pkl", ".scanopt")
 
 
 def view(
-    graphs: GraphFiles,
+    graphs: GraphFiles = None,
+    files_from: FilesFrom = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -67,6 +75,7 @@ def view(
     opens: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
     ] = False,
+    jobs: Jobs = None,
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
@@ -74,32 +83,50 @@ def view(
 
     The page is one file that needs no network, so that it can be sent, or kept with a CI run.
     """
-    from scanopt_cli.page.viewing import Shown, part_of
+    from scanopt_cli.page.viewing import Shown
     from scanopt_cli.pipeline.grammar import parse
 
-    graphs = list(dict.fromkeys(graphs))
+    files = graph_files(graphs, files_from)
     if passes is not None:
         with plug_in_warnings():
             parse(passes)
-    page = _default(graphs) if output is None else output
-    require_page(page, graphs, option="" if output is None else "-o")
+    page = _default(list(files)) if output is None else output
+    require_page(page, files, option="" if output is None else "-o")
     shown = Shown(passes=passes, values=values, code=code, seed=seed, timeout=timeout)
-    batch = Batch(graphs)
     parts: list[Part] = []
-    for path in graphs:
-        with (
-            batch.attempt(path),
-            session(path, trust=trust, allow_packages=allow_package) as work,
-            status(str(path), "drawing") as show_progress,
-        ):
-            graph = work.load(path, recorded=values)
-            parts.append(part_of(graph, shown, progress=show_progress))
-            batch.results.append(path)
+    batch = Batch(files, jobs)
+    drawing = _Drawing(shown, trust=trust, allow_packages=tuple(allow_package or ()))
+    batch.run(drawing, lambda _path, part: parts.append(part))
     if parts:
-        write_page(page, parts, batch)
+        write_page(page, parts, batch.failures)
         if opens and not webbrowser.open(page.resolve().as_uri()):
             tell("no browser can be opened")
-    return batch.finish(ExitCode.CLEAN)
+    return batch.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    """What is done with a graph."""
+
+    shown: Shown
+    trust: bool
+    allow_packages: tuple[str, ...]
+
+    def work(self, path: Path, title: str, /) -> Done[Part]:
+        """Return what the page says of a graph."""
+        from scanopt_cli.page.viewing import part_of
+
+        with (
+            session(path, trust=self.trust, allow_packages=self.allow_packages) as work,
+            status(title, "drawing") as show_progress,
+        ):
+            graph = work.load(path, recorded=self.shown.values)
+            return Done(part_of(graph, self.shown, progress=show_progress))
+
+    def patience(self, path: Path) -> float | None:
+        """Return how many seconds it may take."""
+        more = self.shown.timeout if self.shown.values else 0
+        return patience(path, trust=self.trust, more=more)
 
 
 def _default(graphs: list[Path]) -> Path:

@@ -6,8 +6,10 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from os import PathLike, fspath
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -24,8 +26,57 @@ def to_json(command: str, result: Any) -> str:
     """
     plain_result = plain(result)
     body = plain_result if isinstance(plain_result, dict) else {"result": plain_result}
-    text = json.dumps({"schema": SCHEMA_VERSION, "command": command} | body, indent=2)
-    return text.replace("##", "#\\u0023")  # ``##`` starts commands in a log
+    return _text(_head(command) | body, indent=2)
+
+
+def _head(command: str) -> dict[str, Any]:
+    return {"schema": SCHEMA_VERSION, "command": command}
+
+
+def _text(value: Any, *, indent: int | None = None) -> str:
+    return json.dumps(value, indent=indent).replace("##", "#\\u0023")  # ``##`` starts commands
+
+
+@dataclass(frozen=True, slots=True)
+class JsonList:
+    """The JSON of a command on several files, which is printed entry by entry, as files are done.
+
+    Attributes
+    ----------
+    command
+        The name of the command.
+    is_lines
+        Whether each entry is an object of its own, on a line of its own (JSON Lines), which begins
+        with the schema version and the command; else there is one object, whose list ``graphs`` has
+        the entries.
+    head
+        What is said of all files.
+    """
+
+    command: str
+    is_lines: bool = False
+    head: Mapping[str, Any] = field(default_factory=dict)
+
+    def entry(self, entry: Any) -> str:
+        """Return the text of an entry, which stands between those of `before` and `end`."""
+        if self.is_lines:
+            return _text({**_head(self.command), **self.head, **plain(entry)})
+        return indent(_text(plain(entry), indent=2), "    ")
+
+    def before(self, number: int) -> str:
+        """Return what stands before an entry, by its number from 0 on."""
+        if self.is_lines:
+            return "\n" if number else ""
+        return ",\n" if number else f"{self._opening()}\n"
+
+    def end(self, count: int) -> str:
+        """Return what stands behind the last of so many entries."""
+        if self.is_lines:
+            return "\n" if count else ""
+        return "\n  ]\n}\n" if count else f"{self._opening()}]\n}}\n"
+
+    def _opening(self) -> str:
+        return to_json(self.command, {**self.head, "graphs": []}).removesuffix("]\n}")
 
 
 def plain(value: Any) -> Any:

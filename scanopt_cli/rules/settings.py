@@ -12,7 +12,6 @@ from typing import Any
 
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.rules.graph_checking import Baseline
-from scanopt_cli.rules.rule_contract import Finding
 from scanopt_cli.serialization.files import read_bytes
 from scanopt_cli.serialization.pyproject import table_in_pyproject
 from scanopt_cli.serialization.writing import write_atomically
@@ -117,8 +116,8 @@ def read_baseline(path: Path | None) -> Baseline:
     return {str(key): int(count) for key, count in counts.items()}
 
 
-def write_baseline(path: Path, findings: Iterable[Finding]) -> None:
-    """Write the findings that are known from now on."""
-    counts = dict(sorted(Counter(finding.key for finding in findings).items()))
+def write_baseline(path: Path, keys: Iterable[str]) -> None:
+    """Write the findings that are known from now on, by their keys."""
+    counts = dict(sorted(Counter(keys).items()))
     text = json.dumps({"schema": _SCHEMA, "findings": counts}, indent=1)
     write_atomically(path, f"{text}\n".encode())

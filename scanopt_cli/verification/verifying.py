@@ -25,6 +25,9 @@ from scanopt_cli.verification.modes import DEFAULT, compiling_modes
 from scanopt_cli.verification.result import DifferenceKind, Verdict, Verification
 from scanopt_cli.verification.spawning import Gate, Request, run_child, tables
 
+TIMEOUT = 300.0
+"""Seconds of processor time that the child process may use, unless it is said."""
+
 
 def verify(
     a: GraphLike,
@@ -33,7 +36,7 @@ def verify(
     runs: int = 5,
     seed: int = 0,
     modes: str | Sequence[str] = DEFAULT,
-    timeout: float = 300.0,
+    timeout: float = TIMEOUT,
     strict: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Verification:
@@ -112,7 +115,7 @@ def evaluate(
     runs: int = 5,
     seed: int = 0,
     modes: str | Sequence[str] = DEFAULT,
-    timeout: float = 300.0,
+    timeout: float = TIMEOUT,
     strict: bool = False,
     progress: Callable[[str], None] | None = None,
     rtol: float | None = None,

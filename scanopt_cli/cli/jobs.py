@@ -1,0 +1,300 @@
+"""Files worked on side by side, by worker processes of loky's, which Joblib has.
+
+No more files are given to workers than there are workers. So when one dies, which takes the others
+with it, the files that were in work are known: they are done again one by one, each in a worker of
+its own, and the one that ends that is told. The results are those that there would be otherwise, in
+the order of the files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from scanopt_cli.cli.error_text import debugging, told
+from scanopt_cli.cli.file_work import FileResult, Task, work_in_worker
+from scanopt_cli.cli.recording import Screen, screens
+from scanopt_cli.errors import ScanoptError
+
+_MOST_HELD = 64 << 20
+"""Bytes of results that may wait for one of a file before; then no other file is begun."""
+_GRACE = 2.0
+"""Seconds in which a worker that is told to stop can end its own children, and clear up."""
+_LOOKS = 0.5
+"""Seconds between two looks of a worker at whether there still is somebody who wants results."""
+# Each worker has a share of the cores; else the threads of all would fight for them.
+_THREADS = (
+    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"),
+    *("VECLIB_MAXIMUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS"),
+)
+_EXIT_CODES = re.compile(r"exit codes of the workers are \{(.*)\}")
+
+
+def cores() -> int:
+    """Return how many processes can run at once: the cores that this one may use."""
+    from joblib import cpu_count
+
+    return max(int(cpu_count()), 1)
+
+
+class Pool:
+    """Worker processes, which are started when there is something to do.
+
+    Each is given the task once, and the path of each file.
+    """
+
+    def __init__(self, task: Task[Any]) -> None:
+        self._given = os.getpid(), debugging.get(), task, screens()
+        self._executor: Any = None
+        self._size = 0
+        self._futures: set[Future[Any]] = set()
+
+    def submit(self, size: int, path: Path) -> Future[FileResult[Any]]:
+        """Let one of ``size`` workers work on a file."""
+        if size != self._size:
+            self.stop()
+        with _without_interrupts():  # workers inherit that
+            if self._executor is None:
+                self._executor, self._size = self._started(size), size
+            future: Future[FileResult[Any]] = self._executor.submit(_work, path)
+        self._futures.add(future)
+        future.add_done_callback(self._futures.discard)
+        return future
+
+    def stop(self) -> None:
+        """End all workers, with their own children; what they are doing is lost."""
+        executor, self._executor = self._executor, None
+        if executor is None:
+            return
+        if self._futures:
+            for pid in dict(getattr(executor, "_processes", {})):
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGTERM)
+            wait(tuple(self._futures), timeout=_GRACE)
+        executor.shutdown(wait=True, kill_workers=True)
+
+    def _started(self, size: int) -> Any:
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        threads = str(max(cores() // size, 1))
+        environment = {name: os.environ.get(name, threads) for name in _THREADS}
+        try:
+            return ProcessPoolExecutor(
+                size, initializer=_set_up, initargs=self._given, env=environment
+            )
+        except (OSError, NotImplementedError) as error:
+            raise ScanoptError(
+                f"no workers can be started: {error}", where="--jobs", hint="use --jobs 0"
+            ) from None
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Put off ctrl-C; a process that is started inside never hears of it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_given: list[tuple[Task[Any], Mapping[str, Screen]]] = []
+"""In a worker: what it does with files, and the screens that it prints for."""
+
+
+def _work(path: Path) -> FileResult[Any]:
+    task, printed_on = _given[0]
+    return work_in_worker(task, path, printed_on)
+
+
+def _set_up(
+    parent: int, is_debugging: bool, task: Task[Any], printed_on: Mapping[str, Screen]
+) -> None:
+    """Set up a worker: it prints nothing by itself, and ends when it is told to or is alone."""
+    from scanopt_cli.cli.console import set_up
+
+    _given[:] = [(task, printed_on)]
+    debugging.set(is_debugging)
+    if not is_debugging:
+        # What a library writes past Python, or a crash does, would stand in the midst of results.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for descriptor in (1, 2):
+            os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+    set_up()
+    signal.signal(signal.SIGTERM, _stop)
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    """Leave what is being done as ctrl-C would, so that it clears up."""
+    raise KeyboardInterrupt
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOKS)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_GRACE)
+    os._exit(1)
+
+
+@dataclass
+class SideBySide[T]:
+    """The work of a task on several files, by some workers.
+
+    Attributes
+    ----------
+    task, paths, jobs
+        What is done, with which files, and by how many workers.
+    shows
+        Called while results are waited for, with the files in work and how many are done.
+    """
+
+    task: Task[T]
+    paths: Sequence[Path]
+    jobs: int
+    shows: Callable[[Sequence[Path], int], None]
+    _running: dict[Future[FileResult[T]], tuple[int, float]] = field(default_factory=dict)
+    _suspects: deque[int] = field(default_factory=deque)
+    _is_alone: bool = False
+    _done: dict[int, FileResult[T]] = field(default_factory=dict)
+    _next: int = 0
+
+    def __post_init__(self) -> None:
+        self._pool = Pool(self.task)
+        self._waiting = deque(range(len(self.paths)))
+        self._limits = [self.task.patience(path) for path in self.paths]
+
+    def results(self) -> Iterator[FileResult[T]]:
+        """Yield the result of each file, in their order."""
+        while self._next < len(self.paths):
+            self._begin()
+            while self._next in self._done:
+                result = self._done.pop(self._next)
+                self._next += 1
+                yield result
+            if self._running:
+                self._collect()
+
+    def stop(self) -> list[FileResult[T]]:
+        """End the workers; return the results that are there and were not yielded, in order."""
+        for future in [each for each in self._running if each.done()]:
+            index, _ = self._running.pop(future)
+            if future.exception() is None:
+                self._done[index] = future.result()
+        self._pool.stop()
+        return [self._done[index] for index in sorted(self._done)]
+
+    def _begin(self) -> None:
+        """Give files to workers that have none; to one alone, if one of several files kills it."""
+        if self._is_alone and self._running:
+            return
+        self._is_alone = bool(self._suspects)
+        if self._is_alone:
+            self._start(self._suspects.popleft(), 1)
+        else:
+            while self._waiting and len(self._running) < self.jobs and self._has_room():
+                self._start(self._waiting.popleft(), self.jobs)
+
+    def _has_room(self) -> bool:
+        return not self._running or sum(each.size for each in self._done.values()) < _MOST_HELD
+
+    def _start(self, index: int, size: int) -> None:
+        path = self.paths[index]
+        try:
+            future = self._pool.submit(size, path)
+        except BrokenProcessPool:  # a worker died that had nothing to do
+            self._pool.stop()
+            future = self._pool.submit(size, path)
+        self._running[future] = index, time.monotonic()
+
+    def _collect(self) -> None:
+        """Wait until a worker has a result, dies or takes too long."""
+        working = [self.paths[index] for index, _ in self._running.values()]
+        self.shows(working, self._next + len(self._done))
+        finished, _ = wait(self._running, self._seconds_left(), FIRST_COMPLETED)
+        broken: dict[int, BaseException] = {}
+        for future in finished:
+            index, _ = self._running.pop(future)
+            error = future.exception()
+            if error is None:
+                self._done[index] = future.result()
+            elif isinstance(error, BrokenProcessPool):
+                broken[index] = error
+            else:
+                self._fail(index, told(error))
+        if broken:
+            self._renew(broken)
+        else:
+            self._end_late_ones()
+
+    def _renew(self, broken: dict[int, BaseException]) -> None:
+        """Go on after workers died: with who did that if it is known, else one by one."""
+        # The others that run get the same error, if not in this moment.
+        broken |= {index: next(iter(broken.values())) for index, _ in self._running.values()}
+        self._running.clear()
+        self._pool.stop()
+        if len(broken) == 1:
+            ((index, error),) = broken.items()
+            self._fail(index, _how_it_died(error))
+        else:
+            self._suspects.extend(sorted(broken))
+
+    def _seconds_left(self) -> float | None:
+        """Return how long the first of those that run may still take."""
+        now = time.monotonic()
+        ends = [
+            began + limit - now
+            for index, began in self._running.values()
+            if (limit := self._limits[index]) is not None
+        ]
+        return max(min(ends), 0) if ends else None
+
+    def _end_late_ones(self) -> None:
+        now = time.monotonic()
+        late = {
+            index: limit
+            for index, began in self._running.values()
+            if (limit := self._limits[index]) is not None and now - began > limit
+        }
+        if not late:
+            return
+        # It is not known which worker has the file.
+        others = sorted({index for index, _ in self._running.values()} - late.keys())
+        self._pool.stop()
+        self._running.clear()
+        self._waiting.extendleft(reversed(others))
+        for index, limit in late.items():
+            self._fail(
+                index, f"takes more than {limit:g} seconds", "use --trust, if you trust its author"
+            )
+
+    def _fail(self, index: int, what: str, hint: str | None = None) -> None:
+        path = self.paths[index]
+        error = ScanoptError(what, where=str(path), hint=hint)
+        self._done[index] = FileResult(path, error=error)
+
+
+def _how_it_died(error: BaseException) -> str:
+    """Return how the only worker that had something to do died, by the error of the pool."""
+    found = _EXIT_CODES.search(str(error))
+    codes = found[1] if found is not None and sys.platform != "win32" else ""
+    how = f" ({codes})" if codes else ""
+    return f"the process that worked on it died{how}"
