@@ -119,7 +119,7 @@ def optimize(
         passes=passes,
         gate=gate,
         verify=verify,
-        modes=tuple(mode or DEFAULT),
+        modes=tuple(mode or [DEFAULT]),
         limit=limit,
         places=places,
         draws=html is not None,

@@ -145,7 +145,7 @@ def test_json_says_what_is_mended(graph: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--diff", "--format", "github"], "--diff: is for rich, markdown and json"),
+        (["--diff", "--format", "github"], "--diff: is for rich, markdown, json and jsonl"),
         (["--diff", "--statistics"], "--diff: is not for --statistics"),
         (["--fix", "--unsafe-fixes"], "--fix: needs a place"),
         (["--unsafe-fixes", "-o", "x.pkl"], "-o: is for --fix"),

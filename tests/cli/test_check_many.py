@@ -56,9 +56,10 @@ def test_one_process_checks_all_but_the_broken_one(
         return checked(graph, **options)
 
     monkeypatch.setattr(graph_checking, "check", kept_track_of)
-    done = scanopt("check", many, "--format", "concise")
+    done = scanopt("check", many, "--format", "concise", "--jobs", 0)
     assert done.code == 2
-    (error,) = done.err.splitlines()
+    error, summary = done.err.splitlines()
+    assert summary == f"scanopt: 1 of {COUNT + 1} graphs failed"
     assert error.startswith(f"scanopt: error: {many / '002_broken.pkl'}: ")
     findings = [line for line in done.out.splitlines() if ".pkl: " in line]
     assert len({line.partition(": ")[0] for line in findings}) == COUNT

@@ -45,12 +45,12 @@ def more(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_one_line_a_file(files: Path, tmp_path: Path) -> None:
     zipped = tmp_path / "power.pkl.gz"
     zipped.write_bytes(gzip.compress((files / "power.pkl").read_bytes()))
-    paths = [files / "power.pkl", files / "clean.pkl", zipped, files / "power.pkl"]
-    done = scanopt("hash", *paths)
+    paths = [files / "power.pkl", files / "clean.pkl", zipped]
+    done = scanopt("hash", *paths, files / "power.pkl")  # each once
     assert (done.code, done.err) == (0, "")
     assert done.out == "".join(f"{so.digest(so.load(path))}  {path}\n" for path in paths)
     told = [line.split("  ")[0] for line in done.out.splitlines()]
-    assert told[0] == told[2] == told[3] != told[1]
+    assert told[0] == told[2] != told[1]
 
 
 def test_a_long_path_stays_on_its_line(files: Path, tmp_path: Path) -> None:
@@ -150,9 +150,10 @@ def test_broken_files_among_others(files: Path, tmp_path: Path) -> None:
     done = scanopt("hash", bad, good[0], hostile, tmp_path, good[1], tmp_path / "none.pkl")
     assert done.code == 2
     assert done.out == scanopt("hash", *good).out
-    errors = done.err.splitlines()
-    for path, line in zip([bad, hostile, tmp_path, tmp_path / "none.pkl"], errors, strict=True):
+    *errors, summary = done.err.splitlines()
+    for path, line in zip([bad, hostile, tmp_path / "none.pkl"], errors, strict=True):
         assert line.startswith(f"scanopt: error: {path}: ")
+    assert summary == "scanopt: 3 of 5 graphs failed"
 
 
 def test_mistakes(files: Path, tmp_path: Path) -> None:

@@ -1,0 +1,28 @@
+"""A task of scripts instead of graphs, which shows what becomes of any work on a file."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.file_work import Done
+
+
+@dataclass(frozen=True)
+class Running:
+    """Runs a file as Python, in which ``found`` is what is found, and ``code`` the exit code.
+
+    One that sleeps has so many ``seconds``; others have any time, on a busy machine as well.
+    """
+
+    seconds: float | None = None
+
+    def work(self, path: Path, title: str, /) -> Done[object]:
+        names = {"found": path.name, "code": ExitCode.CLEAN, "title": title}
+        exec(compile(path.read_text(), path, "exec"), names)
+        return Done((names["found"], os.getpid()), None, ExitCode(names["code"]))
+
+    def patience(self, path: Path) -> float | None:
+        return self.seconds if "sleep(60)" in path.read_text() else None
