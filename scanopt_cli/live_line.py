@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,13 @@ from scanopt_cli.text import printable
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn, Task
+    from rich.table import Table
     from rich.text import Text
 
 # How often the line is drawn, in a second.
 _REFRESHES = 10
 _BAR = 20
+_ROOM = 3
 
 
 class LiveLine:
@@ -132,9 +134,17 @@ def _text_column() -> ProgressColumn:
 def _progress(console: Console, *columns: ProgressColumn) -> Progress:
     from rich.progress import Progress
 
+    class Narrow(Progress):
+        """Leaves room behind the line for ``^C``, which would move what is to be removed."""
+
+        def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
+            table = super().make_tasks_table(tasks)
+            table.width = max(console.width - _ROOM, 1)
+            return table
+
     # Rich must not put streams of its own in place of stdout and stderr: it would look for the
     # terminal behind what it found there, which may be a stream that escapes texts.
-    return Progress(
+    return Narrow(
         *columns,
         console=console,
         refresh_per_second=_REFRESHES,

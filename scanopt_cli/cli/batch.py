@@ -111,7 +111,7 @@ class Batch:
 
         def show(working: Sequence[Path], done: int) -> None:
             if bar is not None:
-                bar.show([str(path) for path in working], done)
+                bar.show([path.name for path in working], done)
 
         def print_result(result: FileResult[T]) -> None:
             if bar is not None:

@@ -58,8 +58,10 @@ def targets(graphs: Sequence[Path], output: Path, *, force: bool) -> dict[Path, 
         require_target(output, graphs[0], force=force)
         return {graphs[0]: output}
     found = {graph: output / name for graph, name in _names(graphs).items()}
+    by_file = {file: path for path in reversed(graphs) if (file := _file(path)) is not None}
     for graph, target in found.items():
-        overwritten = next((path for path in graphs if is_same_file(target, path)), None)
+        file = _file(target)
+        overwritten = None if file is None else by_file.get(file)
         if overwritten is not None and not (force and is_same_file(graph, overwritten)):
             hint = f"give another directory than {output}"
             if is_same_file(graph, overwritten):
@@ -97,6 +99,15 @@ def _names(graphs: Sequence[Path]) -> dict[Path, Path]:
         graph: path.relative_to(common) if times[path.name] > 1 else Path(path.name)
         for graph, path in whole.items()
     }
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file that exists from all others."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def is_same_file(one: Path, other: Path) -> bool:
