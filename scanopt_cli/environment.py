@@ -30,6 +30,9 @@ CACHE = "SCANOPT_CACHE"
 CACHE_LIMIT = "SCANOPT_CACHE_LIMIT"
 """How many MiB may be kept on disk, as a whole number."""
 
+JOBS = "SCANOPT_JOBS"
+"""On how many graphs commands work at a time, where ``--jobs`` does not say so."""
+
 _STARTUP = Path(__file__).parent / "startup"
 
 

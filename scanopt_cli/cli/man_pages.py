@@ -17,7 +17,7 @@ from typing import Any
 import typer.main
 
 from scanopt_cli.cli.app import app
-from scanopt_cli.environment import CACHE, CACHE_LIMIT, STRICT
+from scanopt_cli.environment import CACHE, CACHE_LIMIT, JOBS, STRICT
 from scanopt_cli.version import __version__
 
 _ENVIRONMENT = {
@@ -25,6 +25,7 @@ _ENVIRONMENT = {
     "COLUMNS": "How wide the output is, where a terminal does not say so.",
     CACHE: "`off` keeps nothing on disk for other processes, and reads nothing.",
     CACHE_LIMIT: "How many MiB may be kept on disk.",
+    JOBS: "On how many graphs to work at a time, where --jobs does not say so.",
     STRICT: "Set to anything, an error of a pass ends `optimize`. --debug sets it.",
 }
 _FILES = {

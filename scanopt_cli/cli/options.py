@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from scanopt_cli.cli.completion import complete_mode, complete_pipeline
+from scanopt_cli.environment import JOBS
 from scanopt_cli.errors import ScanoptError
 
 
@@ -83,7 +84,7 @@ Jobs = Annotated[
         metavar="N",
         min=0,
         max=1_024,
-        envvar="SCANOPT_JOBS",
+        envvar=JOBS,
         help="Work on so many graphs at a time, each in a process of its own; by default as many "
         "as there are cores. 0 does all in this process, one after the other.",
     ),
