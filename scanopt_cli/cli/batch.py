@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,6 +122,8 @@ class Batch:
         jobs = min(cores() if self.jobs is None else self.jobs, len(paths))
         side_by_side = SideBySide(task, paths, jobs, show)
         results = side_by_side.results()
+        # A worker that keeps much memory is replaced by loky, which is nothing to tell.
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
         try:
             for path, error in self.files.items():
                 print_result(next(results) if error is None else FileResult(path, error=error))

@@ -238,6 +238,8 @@ class SideBySide[T]:
                 self._done[index] = future.result()
             elif isinstance(error, BrokenProcessPool):
                 broken[index] = error
+            elif isinstance(error, KeyboardInterrupt):
+                self._fail(index, "the process that worked on it was told to stop")
             else:
                 self._fail(index, told(error))
         if broken:

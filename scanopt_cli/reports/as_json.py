@@ -60,19 +60,19 @@ class JsonList:
     def entry(self, entry: Any) -> str:
         """Return the text of an entry, which stands between those of `before` and `end`."""
         if self.is_lines:
-            return _text({**_head(self.command), **self.head, **plain(entry)})
+            return f"{_text({**_head(self.command), **self.head, **plain(entry)})}\n"
         return indent(_text(plain(entry), indent=2), "    ")
 
     def before(self, number: int) -> str:
         """Return what stands before an entry, by its number from 0 on."""
         if self.is_lines:
-            return "\n" if number else ""
+            return ""
         return ",\n" if number else f"{self._opening()}\n"
 
     def end(self, count: int) -> str:
         """Return what stands behind the last of so many entries."""
         if self.is_lines:
-            return "\n" if count else ""
+            return ""
         return "\n  ]\n}\n" if count else f"{self._opening()}]\n}}\n"
 
     def _opening(self) -> str:

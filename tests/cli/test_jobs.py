@@ -134,6 +134,18 @@ def test_what_a_file_leads_to_is_told_with_it(
     assert lines == [line.format(name) for name in ("00.py", "01.py") for line in told]
 
 
+def test_a_worker_that_keeps_memory_is_replaced(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Where psutil is there, by which loky knows."""
+    pytest.importorskip("psutil")
+    keeps = "import builtins, time; builtins.kept = b'x' * (400 << 20); time.sleep(1.2)"
+    done = ran(tmp_path, ["", "", keeps, keeps, "", ""])
+    assert (done.code, len(done.found)) == (0, 6)
+    assert len(done.pids) > 2
+    assert capfd.readouterr() == ("", "")
+
+
 def test_workers_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from scanopt_cli.cli import jobs
 

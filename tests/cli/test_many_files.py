@@ -159,6 +159,7 @@ def test_an_end_from_outside_leaves_no_process(
         waits = [_Calling(os.mkdir, str(tmp_path / f"at {name}")), _Calling(time.sleep, 100)]
         (folder / f"{name}.pkl").write_bytes(pickle.dumps(waits))
     command = [sys.executable, "-m", "scanopt_cli", "check", folder, "--jobs", "2", "--trust"]
+    command += ["--format", "jsonl"]
     started = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -167,6 +168,9 @@ def test_an_end_from_outside_leaves_no_process(
         start_new_session=True,
         text=True,
     )
+    assert started.stdout is not None
+    first = json.loads(started.stdout.readline())  # it comes while the others are in work
+    assert first["source"] == str(folder / "1.pkl")
     _wait(lambda: len(list(tmp_path.glob("at *"))) == 2)
     assert len(_session(started.pid)) >= 3  # the workers, too
     if how is signal.SIGINT:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.optimize import _write_if_verified
+from scanopt_cli.cli.optimizing import _write_if_verified
 from scanopt_cli.pipeline.optimizing import optimize
 from scanopt_cli.verification.result import Verdict, Verification
 from support.graph_building import graph_of, power
