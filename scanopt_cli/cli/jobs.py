@@ -1,9 +1,9 @@
 """Files worked on side by side, by worker processes of loky's, which Joblib has.
 
 No more files are given to workers than there are workers. So when one dies, which takes the others
-with it, the files that were in work are known: they are done again one by one, each in a worker of
-its own, and the one that ends that is told. The results are those that there would be otherwise, in
-the order of the files.
+with it, the files that were in work are known: a single worker does them again, one by one, and the
+one that ends it is told. The results are those that there would be otherwise, in the order of the
+files.
 """
 
 from __future__ import annotations
