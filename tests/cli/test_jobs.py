@@ -114,6 +114,13 @@ def test_several_that_end_workers_are_each_told(tmp_path: Path) -> None:
     assert [path.name for path in done.batch.failures] == ["00.py", "01.py", "04.py"]
 
 
+def test_a_worker_that_dies_after_its_file_costs_no_other(tmp_path: Path) -> None:
+    later = "import threading, os; threading.Timer(0.4, os._exit, [3]).start()"
+    busy = "import time; time.sleep(0.3)"
+    done = ran(tmp_path, [later, busy, busy, busy, later, busy, busy])
+    assert (done.code, done.found) == (0, [f"{number:02}.py" for number in range(7)])
+
+
 def test_one_that_sleeps_is_given_up(tmp_path: Path) -> None:
     done = ran(tmp_path, ["", SLEEPS, "", "", ""], seconds=3)
     assert (done.code, done.found) == (2, ["00.py", "02.py", "03.py", "04.py"])
@@ -140,7 +147,8 @@ def test_a_worker_that_keeps_memory_is_replaced(
     """Where psutil is there, by which loky knows."""
     pytest.importorskip("psutil")
     keeps = "import builtins, time; builtins.kept = b'x' * (400 << 20); time.sleep(1.2)"
-    done = ran(tmp_path, ["", "", keeps, keeps, "", ""])
+    busy = "import time; time.sleep(0.5)"
+    done = ran(tmp_path, [busy, busy, keeps, keeps, "", ""])
     assert (done.code, len(done.found)) == (0, 6)
     assert len(done.pids) > 2
     assert capfd.readouterr() == ("", "")
