@@ -40,6 +40,7 @@ _THREADS = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"),
     *("VECLIB_MAXIMUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS"),
 )
+_QUIETLY = "ignore:resource_tracker:UserWarning"
 _EXIT_CODES = re.compile(r"exit codes of the workers are \{(.*)\}")
 
 
@@ -91,6 +92,9 @@ class Pool:
 
         threads = str(max(cores() // size, 1))
         environment = {name: os.environ.get(name, threads) for name in _THREADS}
+        # The process that clears up behind one that was killed has these options, and is to do so
+        # without a word.
+        sys.warnoptions.append(_QUIETLY)
         try:
             return ProcessPoolExecutor(
                 size, initializer=_set_up, initargs=self._given, env=environment
@@ -99,6 +103,8 @@ class Pool:
             raise ScanoptError(
                 f"no workers can be started: {error}", where="--jobs", hint="use --jobs 0"
             ) from None
+        finally:
+            sys.warnoptions.remove(_QUIETLY)
 
 
 @contextmanager

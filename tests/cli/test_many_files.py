@@ -182,6 +182,8 @@ def test_an_end_from_outside_leaves_no_process(
     if how is signal.SIGINT:
         assert (started.returncode, out) == (130, "")
         assert err == "scanopt: stopped: 1 of 4 graphs are done\n"
+    else:
+        assert (started.returncode, out, err) == (-how, "", "")
     assert not (tmp_path / "at 4").exists()
 
 
