@@ -87,7 +87,10 @@ def optimize(
         int | None, typer.Option(min=1, help="How deep the trees are printed.")
     ] = None,
     time_passes: Annotated[
-        bool, typer.Option("--time-passes", help="Show the wall time of each pass.")
+        bool,
+        typer.Option(
+            "--time-passes", help="Show the wall time of each pass, and of what --verify compiles."
+        ),
     ] = False,
     limit: Annotated[
         int | None, typer.Option(min=0, help="Stop after so many rewrites, for bisection.")
@@ -123,7 +126,6 @@ def optimize(
     from scanopt_cli.reports import check_report
     from scanopt_cli.reports.changes_report import showing_changes
     from scanopt_cli.reports.document import Paragraph
-    from scanopt_cli.reports.optimize_report import timings
     from scanopt_cli.rules.gate import PassesGate
     from scanopt_cli.rules.graph_checking import check as check_graph
     from scanopt_cli.verification.modes import DEFAULT
@@ -179,10 +181,15 @@ def optimize(
                         watch=_watching(stages, changes),
                         progress=show_progress,
                     )
-                seconds = {"loading": loaded - started, "optimizing": perf_counter() - loaded}
+                optimized = perf_counter()
                 findings_left[path] = check_graph(result.graph)
                 if gate is not None:
                     gate_findings[path] = gate.check(graph, path)
+                seconds = {
+                    "loading": loaded - started,
+                    "optimizing": optimized - loaded,
+                    "checking": perf_counter() - optimized,
+                }
             target = target_of.get(path)
             if output_format is Format.JSON:
                 batch.results.append(
@@ -195,7 +202,7 @@ def optimize(
                 if output_format is Format.MARKDOWN:
                     out().out()  # the next file's heading is apart from the last item
             if time_passes:
-                print_to_stderr([timings(result.passes)])
+                print_to_stderr(_times(result))
             _print_warnings(path, result, limit)
             codes.append(_write_if_verified(path, result, target, trust=trust))
             if stages is not None:
@@ -283,6 +290,15 @@ class _Shown:
         if self.output_format is Format.RICH:
             written = None if target is None else (graph.source, str(target))
             yield from next_steps(result, left, written)
+
+
+def _times(result: OptimizeResult) -> Iterator[Block]:
+    from scanopt_cli.reports.optimize_report import timings
+    from scanopt_cli.reports.times_report import times_report
+
+    yield timings(result.passes)
+    if result.verification is not None and result.verification.times is not None:
+        yield from times_report(result.verification.times)
 
 
 def _entry(

@@ -28,6 +28,15 @@ class Section:
     is_open: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """How long a part of the work took, in seconds by the clock, and of that its own parts."""
+
+    what: str
+    seconds: float
+    parts: Sequence[Spent] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
     """A picture of a graph.
@@ -61,6 +70,8 @@ class Page:
         What was found, in one sentence.
     tone
         How the verdict is meant.
+    times
+        What took how long, in the order in which it was done; nothing if that was not measured.
     sections
         The text, most important first.
     drawn
@@ -71,5 +82,6 @@ class Page:
     title: str
     verdict: str
     tone: Tone = Tone.NEUTRAL
+    times: Sequence[Spent] = ()
     sections: Sequence[Section] = ()
     drawn: Sequence[Drawn] = field(default=())

@@ -23,15 +23,17 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from scanopt_cli.explain.topics import topic
-from scanopt_cli.page.page import Page, Tone
+from scanopt_cli.page.page import Page, Spent, Tone
 from scanopt_cli.page.picture import Picture, Port
 from scanopt_cli.reports import as_html
+from scanopt_cli.text import time_text
 from scanopt_cli.version import __version__
 
 SCRIPTS = ("names", "levels", "layout", "boxes", "canvas", "details", "search", "app")
 """The parts of the script, in the order in which they are joined: each uses those before it."""
 TONES = {Tone.GOOD: "✓ good", Tone.NEUTRAL: "i", Tone.WARNING: "! warning", Tone.BAD: "✗ bad"}
 """What is written beside a verdict, for who does not see its colour."""
+_SHARE_WIDTH = 1_000
 _ELK = "elk-worker.min.js"
 
 
@@ -48,6 +50,9 @@ def render(page: Page) -> str:
     return template.render(
         page=page,
         tone_word=TONES[page.tone],
+        time_text=time_text,
+        shares=_shares(page.times),
+        share_width=_SHARE_WIDTH,
         drawn=drawn,
         blocks=lambda blocks: Markup(as_html.render(blocks, with_classes=True)),
         script=Markup(f"\n{script}"),
@@ -58,6 +63,17 @@ def render(page: Page) -> str:
         layout=_layout() if drawn else "",
         version=__version__,
     )
+
+
+def _shares(times: Sequence[Spent]) -> list[dict[str, float]]:
+    """Return where each time begins in a bar of all of them, and how wide it is there."""
+    total = sum(one.seconds for one in times) or 1.0
+    found, start = [], 0.0
+    for one in times:
+        width = _SHARE_WIDTH * one.seconds / total
+        found.append({"start": round(start, 1), "width": round(width, 1)})
+        start += width
+    return found
 
 
 def compact(value: Any) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scanopt_cli.page.page import Drawn, Page, Section, Tone
+from scanopt_cli.page.contents.times import added
+from scanopt_cli.page.page import Drawn, Page, Section, Spent, Tone
 from scanopt_cli.reports.document import Column, Line, Span, Style, Table
 from scanopt_cli.text import enumerated, plural, printable
 
@@ -26,6 +27,8 @@ class Part:
         What was found, in one sentence.
     tone
         How the verdict is meant.
+    times
+        What took how long.
     sections
         The text, most important first.
     drawn
@@ -35,6 +38,7 @@ class Part:
     source: str
     verdict: str
     tone: Tone = Tone.NEUTRAL
+    times: Sequence[Spent] = ()
     sections: Sequence[Section] = ()
     drawn: Sequence[Drawn] = ()
 
@@ -62,6 +66,7 @@ def _page_of(command: str, parts: Sequence[Part], verdict: str, failed: Mapping[
             title=part.source,
             verdict=part.verdict,
             tone=part.tone,
+            times=tuple(part.times),
             sections=tuple(part.sections),
             drawn=tuple(part.drawn),
         )
@@ -75,6 +80,7 @@ def _page_of(command: str, parts: Sequence[Part], verdict: str, failed: Mapping[
         title=enumerated(sources, _NAMED),
         verdict="; ".join(texts) or plural(len(parts), "graph"),
         tone=worst(tones),
+        times=added(part.times for part in parts),
         sections=(_overview(parts, failed), *(s for part in parts for s in _titled(part))),
         drawn=tuple(drawn for part in parts for drawn in part.drawn),
     )
