@@ -19,7 +19,7 @@ from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.page.correspondence import Correspondence, correspondence
 from scanopt_cli.page.ends import Around, End, Makers
 from scanopt_cli.page.grouping import grouped
-from scanopt_cli.page.picture import Box, BoxKind, Edge, Level, Picture, Stage
+from scanopt_cli.page.picture import Box, BoxKind, Edge, Level, Picture, Remarked, Stage
 from scanopt_cli.page.ports import facts, ports, type_text
 from scanopt_cli.text import cut
 
@@ -42,13 +42,12 @@ class Drawing:
         self,
         title: str,
         fgraph: FunctionGraph,
-        remarks: Iterable[tuple[str, str, str]] = (),
+        remarks: Iterable[Remarked] = (),
         seconds: float | None = None,
     ) -> None:
         """Draw the next stage of the graph, which must not change afterwards.
 
-        ``remarks`` are what a pass says of it: for each, its kind, the loop and the text.
-        ``seconds`` is how long the pass took in all.
+        ``remarks`` are what a pass says of it, ``seconds`` is how long that took.
         """
         level = f"stage {len(self._stages)}"
         reports = {one.loop.view.node: one for one in reported_loops(fgraph)}

@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+type Remarked = tuple[str, str, str]
+"""A remark: its kind, the loop that it is on, and its text."""
+
 
 class BoxKind(StrEnum):
     """What a box stands for."""
@@ -140,15 +143,15 @@ class Stage:
     level
         The level of the graph.
     seconds
-        How long the pass took in all, where that is known.
+        How long the pass took, in this run of it, where that is known.
     remarks
-        What it says of its work: for each, its kind, the loop, and the text.
+        What it says of its work.
     """
 
     title: str
     level: str
     seconds: float | None = None
-    remarks: tuple[tuple[str, str, str], ...] = ()
+    remarks: tuple[Remarked, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

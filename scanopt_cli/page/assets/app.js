@@ -1,9 +1,10 @@
 // The picture with its tools: the choice of a graph, search, the bar of passes, details.
 
 class App {
-  constructor(root, { drawn, words }, elk) {
+  constructor(root, { drawn, words, remarks }, elk) {
     this.root = root;
     this.words = words;
+    this.signs = remarks;
     this.elk = elk;
     this.all = drawn.map((one) => new Graphs(one));
     this.details = html("aside", { class: "details", "aria-live": "polite",
@@ -22,6 +23,7 @@ class App {
     root.append(this.#tools(), this.bar, this.remarks, this.message,
       html("div", { class: "work" }, this.panes, this.details));
     document.addEventListener("keydown", (event) => this.#key(event));
+    this.runs = new Runs((number, stage) => this.goToRun(number, stage));
     this.choose(0);
   }
 
@@ -202,6 +204,18 @@ class App {
     return this.draw({ fit: !this.selected, toChange: true });
   }
 
+  // Goes to what a row of the table of passes is about, and to the picture if that is below it.
+  async goToRun(number, stage) {
+    if (number !== this.number) {
+      this.choice.value = String(number);
+      await this.choose(number);
+    }
+    await this.goTo(stage);
+    if (getComputedStyle(this.root.parentNode).flexDirection === "column") {
+      this.root.scrollIntoView({ block: "nearest" });
+    }
+  }
+
   setBoth(isBoth) {
     this.isBoth = isBoth;
     if (isBoth && this.stage === 0 && this.graphs.stages.length > 1) this.stage = 1;
@@ -211,6 +225,7 @@ class App {
   #drawStages() {
     const { graphs } = this;
     this.bar.hidden = graphs.stages.length < 2;
+    const all = [];
     this.stages.replaceChildren(...graphs.stages.map((stage, n) => {
       const before = graphs.stages[n - 1];
       const made = before ? graphs.compare(stage.level, before.level).counts : null;
@@ -218,11 +233,13 @@ class App {
       const counts = before ? `+${made.only} −${gone.only} ~${made.changed}` : "";
       const spokenCounts = before
         ? `: ${made.only} new, ${gone.only} gone, ${made.changed} changed` : "";
+      all.push(counts);
       return html("li", {}, html("button", {
         type: "button", onclick: () => this.goTo(n), "aria-label": `${stage.title}${spokenCounts}`,
         title: `${stage.title}${spokenCounts}${secondsText(stage)}`,
       }, html("span", {}, stage.title), html("small", {}, counts)));
     }));
+    this.runs.count(this.number, all);
   }
 
   #mark() {
@@ -235,6 +252,7 @@ class App {
     if (current && !this.bar.hidden) {
       this.stages.scrollLeft = current.offsetLeft - this.stages.clientWidth / 2;
     }
+    this.runs.mark(this.number, this.stage);
     this.place.textContent = `${this.stage + 1} of ${this.stages.children.length}`;
     this.both.setAttribute("aria-pressed", String(this.isBoth));
     for (const tool of [this.both, this.changes, this.next]) {
@@ -242,10 +260,9 @@ class App {
     }
     const { remarks } = this.graphs.stages[this.stage];
     this.remarks.hidden = remarks.length === 0;
-    const signs = { passed: "~", missed: "=", analysis: "?", warning: "!", error: "✗" };
-    this.remarks.replaceChildren(html("ul", {}, remarks.map(([kind, loop, content]) =>
+    this.remarks.replaceChildren(html("ul", { class: "remarked" }, remarks.map(([kind, loop, content]) =>
       html("li", { class: `remark-${kind}` },
-        html("span", { class: "kind", title: kind }, signs[kind] ?? "~"), " ",
+        html("span", { class: "kind", title: this.signs[kind].word }, this.signs[kind].sign), " ",
         html("code", {}, loop), ": ", ...withCode(content)))));
   }
 
@@ -269,10 +286,10 @@ class App {
     this.next = button("Next change", "Go to the next part that the pass changed (key n, back: p)",
       () => this.nextChange(1));
     const titles = this.all.map((graphs, n) => html("option", { value: n }, graphs.title));
-    const choice = html("select", { "aria-label": "Graph", hidden: this.all.length < 2,
+    this.choice = html("select", { "aria-label": "Graph", hidden: this.all.length < 2,
       onchange: (event) => this.choose(Number(event.target.value)) }, titles);
     return html("div", { class: "tools", role: "toolbar", "aria-label": "Picture" },
-      choice, html("span", { class: "searching" }, input, results),
+      this.choice, html("span", { class: "searching" }, input, results),
       button("Fold all", "Fold all (key f)", () => this.foldAll()),
       button("Unfold", "Open the loops in sight (key u)", () => this.unfold()),
       this.both, this.changes, this.next,
@@ -358,9 +375,9 @@ class App {
   }
 }
 
-// How long a pass took, which may have run several times.
+// How long a run of a pass took.
 const secondsText = ({ seconds }) =>
-  seconds === undefined ? "" : `; ${seconds.toPrecision(2)} s in all its runs`;
+  seconds === undefined ? "" : `; ${seconds.toPrecision(2)} s`;
 
 function groupsAround(members, id) {
   for (const member of members) {

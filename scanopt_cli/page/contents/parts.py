@@ -81,7 +81,7 @@ def _page_of(command: str, parts: Sequence[Part], verdict: str, failed: Mapping[
         verdict="; ".join(texts) or plural(len(parts), "graph"),
         tone=worst(tones),
         times=added(part.times for part in parts),
-        sections=(_overview(parts, failed), *(s for part in parts for s in _titled(part))),
+        sections=(_overview(parts, failed), *_of_all(parts)),
         drawn=tuple(drawn for part in parts for drawn in part.drawn),
     )
 
@@ -115,11 +115,17 @@ def _overview(parts: Sequence[Part], failed: Mapping[str, str]) -> Section:
     return Section(title="Graphs", blocks=[Table((Column("graph"), Column("verdict")), rows)])
 
 
-def _titled(part: Part) -> Iterable[Section]:
-    """Yield the sections of one part among several, each with the name of its graph.
+def _of_all(parts: Sequence[Part]) -> Iterable[Section]:
+    """Yield the sections of each part among several, with the name of its graph.
 
-    They are folded, but the first one if it tells of something bad.
+    They are folded, but the first one of a part if it tells of something bad.
     """
-    for place, section in enumerate(part.sections):
-        is_open = place == 0 and part.tone in (Tone.BAD, Tone.WARNING)
-        yield replace(section, title=f"{part.source}: {section.title}", is_open=is_open)
+    n_drawn = 0
+    for part in parts:
+        for place, section in enumerate(part.sections):
+            is_open = place == 0 and part.tone in (Tone.BAD, Tone.WARNING)
+            title, runs = f"{part.source}: {section.title}", section.runs
+            if runs is not None:
+                runs = replace(runs, drawn=runs.drawn + n_drawn)
+            yield replace(section, title=title, is_open=is_open, runs=runs)
+        n_drawn += len(part.drawn)
