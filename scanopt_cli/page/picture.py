@@ -81,7 +81,10 @@ class Box:
     label
         The name of an input, of an operation, or of a loop.
     text
-        The expression that it computes.
+        The expression that it computes, of which the innermost operations are left out.
+    whole
+        If ``text`` leaves out some: its own operation in pieces, where a number stands for what the
+        input of that place computes, which the box has that makes it.
     type
         The type of its result.
     edges
@@ -96,6 +99,8 @@ class Box:
         The level of its body.
     digest
         What it computes, in few letters: equal for equal loops. Of an operation, what its Op does.
+    raises
+        Of a check, the error that it raises, and when.
     slot
         Of an input or output of a body, the place of its port among those of the box around it.
     """
@@ -104,6 +109,7 @@ class Box:
     kind: BoxKind
     label: str
     text: str = ""
+    whole: tuple[str | int, ...] = ()
     type: str = ""
     edges: tuple[Edge, ...] = ()
     place: str = ""
@@ -111,6 +117,7 @@ class Box:
     ports: tuple[Port, ...] = ()
     body: str = ""
     digest: str = ""
+    raises: str = ""
     slot: int = -1
 
 

@@ -32,7 +32,10 @@ from scanopt_cli.reports.optimize_report import REMARK_SIGNS
 from scanopt_cli.text import printable, time_text
 from scanopt_cli.version import __version__
 
-SCRIPTS = ("names", "levels", "layout", "boxes", "canvas", "details", "search", "runs", "app")
+SCRIPTS = (
+    *("names", "signs", "levels", "expressions", "layout", "boxes", "canvas", "legend"),
+    *("details", "search", "runs", "app"),
+)
 """The parts of the script, in the order in which they are joined: each uses those before it."""
 TONES = {Tone.GOOD: "✓ good", Tone.NEUTRAL: "i", Tone.WARNING: "! warning", Tone.BAD: "✗ bad"}
 """What is written beside a verdict, for who does not see its colour."""

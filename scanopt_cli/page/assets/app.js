@@ -15,7 +15,8 @@ class App {
     this.panes = html("div", { class: "panes" });
     this.message = html("p", { class: "message", role: "status" });
     this.canvases = ["Before", "Now"].map((label) =>
-      new Canvas(label, elk, (selected) => this.select(selected), (path) => this.toggle(path)));
+      new Canvas(label, elk, (selected, canvas) => this.select(this.#ofCanvas(selected, canvas)),
+        (path, canvas) => this.toggle(path, canvas === this.canvases[0])));
     this.panes.append(...this.canvases.map((canvas) => canvas.element));
     this.bar = html("div", { class: "pipeline" },
       button("◂", "The pass before (key [)", () => this.step(-1), { id: "back" }), this.stages,
@@ -68,6 +69,7 @@ class App {
     const isBoth = this.isBoth && before !== null;
     const [left, right] = this.canvases;
     left.element.hidden = !isBoth;
+    this.message.textContent = "";
     this.#mark();
     this.root.setAttribute("aria-busy", "true");
     const caption = (one, what) => (isBoth ? `${what}: ${one.title}` : "");
@@ -91,27 +93,60 @@ class App {
       return;
     }
     this.selected = selected;
-    this.canvases.forEach((canvas) => canvas.select(selected));
+    this.canvases[0].select(this.#inStage(selected, this.stage - 1));
+    this.canvases[1].select(this.#inStage(selected, this.stage));
+    const stage = this.#stageOf(selected);
+    const isBefore = stage !== this.stage;
     const act = {
+      isBefore,
       words: this.words,
-      copies: this.graphs.copies(this.stage),
-      toggle: (path) => this.toggle(path),
-      select: (other) => this.select(other),
-      reveal: (path, port) => this.reveal({ path, port }),
+      copies: this.graphs.copies(stage),
+      toggle: (path) => this.toggle(path, isBefore),
+      select: (other) => this.select({ ...other, isBefore }),
+      reveal: (path, port) => this.reveal({ path, port, isBefore }),
     };
     this.details.hidden = !selected;
     this.details.replaceChildren(
       button("✕", "Close (Escape)", () => this.select(null), { class: "close" }),
-      ...describeSelection(selected, this.graphs, this.stage, act),
+      ...describeSelection(selected, this.graphs, stage, act),
     );
   }
 
+  #ofCanvas(selected, canvas) {
+    return selected && { ...selected, isBefore: this.isBoth && canvas === this.canvases[0] };
+  }
+
+  #located(path, stage) {
+    return located(this.graphs, this.graphs.stages[stage].level, path);
+  }
+
+  // Of two stages side by side, the one that has what is selected: the later one, unless the
+  // earlier one is meant, or it is in that one alone.
+  #stageOf(selected) {
+    if (!selected || !this.#isPair()) return this.stage;
+    const order = selected.isBefore ? [this.stage - 1, this.stage] : [this.stage, this.stage - 1];
+    return order.find((stage) => this.#located(selected.path, stage)) ?? this.stage;
+  }
+
+  // What is selected, in a stage: a slot has another place there if a pass dropped one before it.
+  #inStage(selected, stage) {
+    if (selected?.port === undefined || stage < 0) return selected;
+    const [own, other] = [this.#stageOf(selected), stage].map((one) =>
+      this.#located(selected.path, one)?.box);
+    if (!own || !other || own === other) return selected;
+    const place = other.ports.findIndex(({ name }) => name === own.ports[selected.port]?.name);
+    return { ...selected, port: place < 0 ? undefined : place };
+  }
+
+  #isPair() {
+    return this.isBoth && this.stage > 0;
+  }
+
   // Opens or folds the body or the group at a path.
-  async toggle(path) {
-    const found = located(this.graphs, this.graphs.stages[this.stage].level, path);
+  async toggle(path, isBefore = false) {
+    const found = this.#located(path, this.#stageOf({ path, isBefore }));
     if (!found || (found.box && !found.box.body)) return;
-    const around = path.split("/").slice(0, -1).join("/");
-    const key = found.group ? `${around}#${found.group.id}` : path;
+    const key = found.group ? groupKey({ path, group: found.group }) : path;
     if (this.open.has(key)) {
       // What is inside is folded as well.
       this.open = new Set([...this.open].filter((one) => one !== key && !one.startsWith(`${key}/`)));
@@ -120,8 +155,8 @@ class App {
   }
 
   // Opens all around a box or slot, selects it and brings it into sight.
-  async reveal({ path, port }) {
-    let levelName = this.graphs.stages[this.stage].level;
+  async reveal({ path, port, isBefore = false }) {
+    let levelName = this.graphs.stages[this.#stageOf({ path, isBefore })].level;
     let around = "";
     for (const key of path.split("/").slice(1)) {
       const id = Number(key);
@@ -132,9 +167,10 @@ class App {
       around = `${around}/${key}`;
     }
     if (port !== undefined) this.allPorts.add(path);
-    this.selected = { path, port };
+    this.selected = { path, port, isBefore };
     await this.draw({ show: path });
-    this.canvases[1].find(path)?.focus({ preventScroll: true });
+    const canvas = this.canvases[isBefore && this.#isPair() ? 0 : 1];
+    canvas.find(path)?.focus({ preventScroll: true });
   }
 
   foldAll() {
@@ -143,12 +179,61 @@ class App {
     return this.draw({ fit: true });
   }
 
-  // Opens the loops that are in sight; what they have inside stays folded.
+  // Opens one level more: the folded loops in sight, those in open bodies as well; if there is none,
+  // the groups in sight.
   async unfold() {
-    for (const part of this.canvases[1].laid.parts) {
-      if (part.box?.body) this.open.add(part.path);
+    const parts = [...laidParts(this.canvases[1].laid)];
+    const loops = parts.filter((part) => part.box?.body && !this.open.has(part.path));
+    for (const part of loops) this.open.add(part.path);
+    for (const part of loops.length ? [] : parts) {
+      if (part.group) this.open.add(groupKey(part));
     }
     await this.draw({ fit: true });
+  }
+
+  // Opens all that is folded below what is selected, or in the whole graph, level by level, as long
+  // as no more boxes are shown than can be read.
+  async unfoldBelow() {
+    const { graphs, open } = this;
+    const parts = [...laidParts(this.canvases[1].laid)];
+    const under = this.selected?.path;
+    const isFoldable = under && this.#located(under, this.stage)?.box?.body;
+    const isBelow = (path) => !isFoldable || path === under || path.startsWith(`${under}/`);
+    let shown = parts.length;
+    let left = 0;
+    const waiting = parts.filter((part) => isBelow(part.path));
+    const openOne = (key, count) => {
+      if (open.has(key)) return true;
+      if (shown + count > MOST_UNFOLDED) {
+        left += 1;
+        return false;
+      }
+      shown += count;
+      open.add(key);
+      return true;
+    };
+    const members = (level, around, all) => all.map((member) => (typeof member === "number"
+      ? { path: `${around}/${member}`, box: level.byId.get(member), level }
+      : { path: `${around}/${member.id}`, group: member, level }));
+    for (let part = waiting.shift(); part; part = waiting.shift()) {
+      const level = part.level?.byId ? part.level : graphs.level(part.level);
+      const around = part.path.split("/").slice(0, -1).join("/");
+      if (part.group && openOne(groupKey(part), part.group.members.length)) {
+        waiting.push(...members(level, around, part.group.members));
+      } else if (part.box?.body) {
+        const body = graphs.level(part.box.body);
+        const isLaid = open.has(part.path);
+        if (!isLaid && openOne(part.path, body.shown.length)) {
+          waiting.push(...members(body, part.path, body.shown));
+        }
+      }
+    }
+    await this.draw({ fit: !isFoldable, show: isFoldable ? under : null });
+    if (left) {
+      this.message.textContent = `${plural(left, "more loop or group").replace(/groups$/, "group")} `
+        + `would show more than ${MOST_UNFOLDED} boxes, and stay${left === 1 ? "s" : ""} folded: `
+        + "select one, and unfold below it.";
+    }
   }
 
   // Opens what holds a part that the pass changed.
@@ -228,11 +313,10 @@ class App {
     const all = [];
     this.stages.replaceChildren(...graphs.stages.map((stage, n) => {
       const before = graphs.stages[n - 1];
-      const made = before ? graphs.compare(stage.level, before.level).counts : null;
-      const gone = before ? graphs.compare(before.level, stage.level).counts : null;
-      const counts = before ? `+${made.only} −${gone.only} ~${made.changed}` : "";
-      const spokenCounts = before
-        ? `: ${made.only} new, ${gone.only} gone, ${made.changed} changed` : "";
+      const { only, changed } = before ? graphs.compare(stage.level, before.level).counts : {};
+      const gone = before && graphs.compare(before.level, stage.level).counts.only;
+      const counts = before ? countsText({ only, gone, changed }) : "";
+      const spokenCounts = before ? `: ${only} new, ${gone} gone, ${changed} changed` : "";
       all.push(counts);
       return html("li", {}, html("button", {
         type: "button", onclick: () => this.goTo(n), "aria-label": `${stage.title}${spokenCounts}`,
@@ -291,13 +375,15 @@ class App {
     return html("div", { class: "tools", role: "toolbar", "aria-label": "Picture" },
       this.choice, html("span", { class: "searching" }, input, results),
       button("Fold all", "Fold all (key f)", () => this.foldAll()),
-      button("Unfold", "Open the loops in sight (key u)", () => this.unfold()),
+      button("Unfold", "Open the loops in sight, one level more (key u)", () => this.unfold()),
+      button("Unfold all", "Open all below what is selected, or all there is (key U)",
+        () => this.unfoldBelow()),
       this.both, this.changes, this.next,
       button("−", "Smaller (key -)", () => this.#each((canvas) => canvas.zoom(1 / ZOOM))),
       button("+", "Larger (key +)", () => this.#each((canvas) => canvas.zoom(ZOOM))),
       button("Fit", "Show all of it (key 0)", () => this.#each((canvas) => canvas.fit())),
       button("⇔", "With or without the text beside it (key w)", () => this.#widen()),
-      button("Key", "What the signs mean (key ?)", () => this.#showKey()),
+      button("Legend", "What the signs mean (key ?)", () => this.#showLegend()),
       button("◐", "Light or dark", () => this.#changeTheme()));
   }
 
@@ -306,7 +392,9 @@ class App {
   }
 
   #search(input, results) {
-    const found = search(this.graphs, this.stage, input.value);
+    const found = this.#isPair()
+      ? searchBoth(this.graphs, this.stage, input.value)
+      : search(this.graphs, this.stage, input.value);
     results.hidden = !input.value.trim();
     const items = found.map((one) => html("li", {}, html("button", {
       type: "button",
@@ -314,7 +402,8 @@ class App {
         this.#clear(input, results);
         this.reveal(one);
       },
-    }, html("span", {}, one.title), " ", html("small", {}, cut(one.text, 60)))));
+    }, html("span", {}, one.title), " ", html("small", {}, cut(one.text, 60)),
+    one.where ? html("small", { class: "where" }, ` ${one.where}`) : null)));
     const none = () => html("li", {}, this.#elsewhere(input.value));
     results.replaceChildren(...(items.length ? items : [none()]));
   }
@@ -324,7 +413,7 @@ class App {
     const titles = this.graphs.stages.filter((_, n) => search(this.graphs, n, words).length)
       .map((stage) => stage.title);
     if (!titles.length) return "nothing found";
-    return `not in this stage; in ${cut([...new Set(titles)].join(", "), 120)}`;
+    return `not ${this.#isPair() ? "before or after" : "in this stage"}; in ${cut([...new Set(titles)].join(", "), 120)}`;
   }
 
   #clear(input, results) {
@@ -337,11 +426,15 @@ class App {
     this.#each((canvas) => canvas.fit(true));
   }
 
-  #showKey() {
-    this.selected = null;
+  #showLegend() {
+    this.select(null);
     this.details.hidden = false;
+    const keys = [...Object.entries(this.#acts()), ...Object.entries(MOVES)]
+      .map(([key, { text }]) => [html("kbd", {}, key), text]);
     this.details.replaceChildren(
-      button("✕", "Close (Escape)", () => this.select(null), { class: "close" }), ...signsAndColours());
+      button("✕", "Close (Escape)", () => this.select(null), { class: "close" }),
+      ...legend(this.all, this.words, this.signs, keys));
+    this.details.scrollTop = 0;
   }
 
   #changeTheme() {
@@ -355,25 +448,44 @@ class App {
   #key(event) {
     if (event.target.closest("input, select, textarea")) return;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const acts = {
-      "/": () => this.search.focus(),
-      "[": () => this.step(-1),
-      "]": () => this.step(1),
-      b: () => this.setBoth(!this.isBoth),
-      c: () => this.showChanges(),
-      f: () => this.foldAll(),
-      u: () => this.unfold(),
-      n: () => this.nextChange(1),
-      p: () => this.nextChange(-1),
-      w: () => this.#widen(),
-      "?": () => this.#showKey(),
-      Escape: () => this.select(null),
-    };
-    if (!(event.key in acts)) return;
+    const acts = this.#acts();
+    if (!Object.hasOwn(acts, event.key)) return;
     event.preventDefault();
-    acts[event.key]();
+    acts[event.key].act();
+  }
+
+  // What keys do; those of the picture itself are in `MOVES`.
+  #acts() {
+    return {
+      "/": { text: "search", act: () => this.search.focus() },
+      "[": { text: "the pass before", act: () => this.step(-1) },
+      "]": { text: "the next pass", act: () => this.step(1) },
+      b: { text: "before and after, side by side", act: () => this.setBoth(!this.isBoth) },
+      c: { text: "open what the pass changed", act: () => this.showChanges() },
+      n: { text: "the next change", act: () => this.nextChange(1) },
+      p: { text: "the change before", act: () => this.nextChange(-1) },
+      u: { text: "unfold one level", act: () => this.unfold() },
+      U: { text: "unfold all below what is selected", act: () => this.unfoldBelow() },
+      f: { text: "fold all", act: () => this.foldAll() },
+      w: { text: "with or without the text", act: () => this.#widen() },
+      "?": { text: "this legend", act: () => this.#showLegend() },
+      Escape: { text: "close the details", act: () => this.select(null) },
+    };
   }
 }
+
+const MOST_UNFOLDED = 500;
+
+// All parts that are laid out, those in open bodies as well.
+function* laidParts(laid) {
+  for (const part of laid.parts) {
+    yield part;
+    if (part.body) yield* laidParts(part.body);
+  }
+}
+
+// By what a group is known to be open.
+const groupKey = ({ path, group }) => `${path.split("/").slice(0, -1).join("/")}#${group.id}`;
 
 // How long a run of a pass took.
 const secondsText = ({ seconds }) =>

@@ -22,7 +22,8 @@ function search(graphs, stage, words) {
       const here = `${path}/${box.id}`;
       const title = [...names, box.label].join(" / ");
       const content = box.kind === "op" ? box.text : box.type;
-      note({ path: here, title, text: content }, box.label, `${box.text} ${box.place} ${box.type}`);
+      const more = [box.text, box.place, box.type, box.raises].join(" ");
+      note({ path: here, title, text: content }, box.label, more);
       box.ports.forEach((port, n) => {
         const slot = { path: here, port: n, title: `${title}: ${port.name}`, text: port.kind };
         note(slot, port.name, `${port.kind} ${port.inside}`);
@@ -36,4 +37,18 @@ function search(graphs, stage, words) {
   };
   visit(graphs.stages[stage].level, "", []);
   return [...named, ...others].slice(0, MOST_FOUND);
+}
+
+// The same in the stage before as well: what is in both is told once, and where.
+function searchBoth(graphs, stage, words) {
+  const found = new Map();
+  for (const isBefore of [false, true]) {
+    for (const one of search(graphs, isBefore ? stage - 1 : stage, words)) {
+      const key = `${one.path}:${one.port ?? ""}`;
+      const known = found.get(key);
+      if (known) known.where = "before and after";
+      else found.set(key, { ...one, isBefore, where: isBefore ? "before" : "after" });
+    }
+  }
+  return [...found.values()].slice(0, MOST_FOUND);
 }

@@ -400,7 +400,7 @@ def test_many_loops_are_in_groups(opened: Open) -> None:
 
 
 @pytest.fixture(scope="module")
-def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sample_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("samples")
     build_samples(folder)
     return folder
@@ -408,8 +408,8 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("shot", SHOTS, ids=lambda shot: shot.name)
 def test_the_screenshots_of_the_docs_can_be_taken(
-    browser: object, shot: Shot, samples: Path
+    browser: object, shot: Shot, sample_files: Path
 ) -> None:
     pytest.importorskip("pymc", reason="one of the sample graphs is a model")
-    assert take(browser, shot, samples).startswith(b"\x89PNG")
+    assert take(browser, shot, sample_files).startswith(b"\x89PNG")
     assert (FOLDER / f"{shot.name}.png").exists()
