@@ -34,7 +34,7 @@ from scanopt_cli.version import __version__
 
 SCRIPTS = (
     *("names", "signs", "levels", "expressions", "layout", "boxes", "canvas", "legend"),
-    *("details", "search", "runs", "app"),
+    *("details", "search", "runs", "unfolding", "app"),
 )
 """The parts of the script, in the order in which they are joined: each uses those before it."""
 TONES = {Tone.GOOD: "✓ good", Tone.NEUTRAL: "i", Tone.WARNING: "! warning", Tone.BAD: "✗ bad"}

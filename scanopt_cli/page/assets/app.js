@@ -179,60 +179,22 @@ class App {
     return this.draw({ fit: true });
   }
 
-  // Opens one level more: the folded loops in sight, those in open bodies as well; if there is none,
-  // the groups in sight.
+  // Opens one level more of what is in sight.
   async unfold() {
-    const parts = [...laidParts(this.canvases[1].laid)];
-    const loops = parts.filter((part) => part.box?.body && !this.open.has(part.path));
-    for (const part of loops) this.open.add(part.path);
-    for (const part of loops.length ? [] : parts) {
-      if (part.group) this.open.add(groupKey(part));
-    }
+    unfoldOnce(this.canvases[1].laid, this.open);
     await this.draw({ fit: true });
   }
 
-  // Opens all that is folded below what is selected, or in the whole graph, level by level, as long
-  // as no more boxes are shown than can be read.
+  // Opens all below the loop that is selected, or in the whole graph.
   async unfoldBelow() {
-    const { graphs, open } = this;
-    const parts = [...laidParts(this.canvases[1].laid)];
-    const under = this.selected?.path;
-    const isFoldable = under && this.#located(under, this.stage)?.box?.body;
-    const isBelow = (path) => !isFoldable || path === under || path.startsWith(`${under}/`);
-    let shown = parts.length;
-    let left = 0;
-    const waiting = parts.filter((part) => isBelow(part.path));
-    const openOne = (key, count) => {
-      if (open.has(key)) return true;
-      if (shown + count > MOST_UNFOLDED) {
-        left += 1;
-        return false;
-      }
-      shown += count;
-      open.add(key);
-      return true;
-    };
-    const members = (level, around, all) => all.map((member) => (typeof member === "number"
-      ? { path: `${around}/${member}`, box: level.byId.get(member), level }
-      : { path: `${around}/${member.id}`, group: member, level }));
-    for (let part = waiting.shift(); part; part = waiting.shift()) {
-      const level = part.level?.byId ? part.level : graphs.level(part.level);
-      const around = part.path.split("/").slice(0, -1).join("/");
-      if (part.group && openOne(groupKey(part), part.group.members.length)) {
-        waiting.push(...members(level, around, part.group.members));
-      } else if (part.box?.body) {
-        const body = graphs.level(part.box.body);
-        const isLaid = open.has(part.path);
-        if (!isLaid && openOne(part.path, body.shown.length)) {
-          waiting.push(...members(body, part.path, body.shown));
-        }
-      }
-    }
-    await this.draw({ fit: !isFoldable, show: isFoldable ? under : null });
+    const under = this.#located(this.selected?.path, this.stage)?.box?.body
+      ? this.selected.path : null;
+    const left = unfoldBelow(this.graphs, this.canvases[1].laid, this.open, under);
+    await this.draw({ fit: !under, show: under });
     if (left) {
-      this.message.textContent = `${plural(left, "more loop or group").replace(/groups$/, "group")} `
-        + `would show more than ${MOST_UNFOLDED} boxes, and stay${left === 1 ? "s" : ""} folded: `
-        + "select one, and unfold below it.";
+      this.message.textContent = `More than ${MOST_UNFOLDED} boxes would be shown: `
+        + `${left} ${left === 1 ? "loop or group stays" : "loops or groups stay"} folded. `
+        + "Select one, and unfold below it.";
     }
   }
 
@@ -351,18 +313,11 @@ class App {
   }
 
   #tools() {
-    const results = html("ul", { class: "results", hidden: true, "aria-label": "Found" });
-    const input = html("input", {
-      type: "search", id: "search", placeholder: "Search (key /)", "aria-label": "Search",
-      autocomplete: "off", spellcheck: "false",
-      oninput: () => this.#search(input, results),
-      onkeydown: (event) => {
-        if (event.key === "Enter") results.querySelector("button")?.click();
-        if (event.key === "ArrowDown") results.querySelector("button")?.focus();
-        if (event.key === "Escape") this.#clear(input, results);
-      },
+    this.search = new SearchBox({
+      find: (words) => (this.#isPair() ? searchBoth : search)(this.graphs, this.stage, words),
+      elsewhere: (words) => this.#elsewhere(words),
+      go: (one) => this.reveal(one),
     });
-    this.search = input;
     this.both = button("Side by side", "Show the graph before and after a pass (key b)",
       () => this.setBoth(!this.isBoth), { "aria-pressed": "false" });
     this.changes = button("Show changes", "Open what the pass changed (key c)",
@@ -373,7 +328,7 @@ class App {
     this.choice = html("select", { "aria-label": "Graph", hidden: this.all.length < 2,
       onchange: (event) => this.choose(Number(event.target.value)) }, titles);
     return html("div", { class: "tools", role: "toolbar", "aria-label": "Picture" },
-      this.choice, html("span", { class: "searching" }, input, results),
+      this.choice, this.search.element,
       button("Fold all", "Fold all (key f)", () => this.foldAll()),
       button("Unfold", "Open the loops in sight, one level more (key u)", () => this.unfold()),
       button("Unfold all", "Open all below what is selected, or all there is (key U)",
@@ -391,34 +346,12 @@ class App {
     this.canvases.forEach(act);
   }
 
-  #search(input, results) {
-    const found = this.#isPair()
-      ? searchBoth(this.graphs, this.stage, input.value)
-      : search(this.graphs, this.stage, input.value);
-    results.hidden = !input.value.trim();
-    const items = found.map((one) => html("li", {}, html("button", {
-      type: "button",
-      onclick: () => {
-        this.#clear(input, results);
-        this.reveal(one);
-      },
-    }, html("span", {}, one.title), " ", html("small", {}, cut(one.text, 60)),
-    one.where ? html("small", { class: "where" }, ` ${one.where}`) : null)));
-    const none = () => html("li", {}, this.#elsewhere(input.value));
-    results.replaceChildren(...(items.length ? items : [none()]));
-  }
-
   // Says in which other stages something is, which is not in this one.
   #elsewhere(words) {
     const titles = this.graphs.stages.filter((_, n) => search(this.graphs, n, words).length)
       .map((stage) => stage.title);
     if (!titles.length) return "nothing found";
     return `not ${this.#isPair() ? "before or after" : "in this stage"}; in ${cut([...new Set(titles)].join(", "), 120)}`;
-  }
-
-  #clear(input, results) {
-    input.value = "";
-    results.hidden = true;
   }
 
   #widen() {
@@ -474,30 +407,9 @@ class App {
   }
 }
 
-const MOST_UNFOLDED = 500;
-
-// All parts that are laid out, those in open bodies as well.
-function* laidParts(laid) {
-  for (const part of laid.parts) {
-    yield part;
-    if (part.body) yield* laidParts(part.body);
-  }
-}
-
-// By what a group is known to be open.
-const groupKey = ({ path, group }) => `${path.split("/").slice(0, -1).join("/")}#${group.id}`;
-
 // How long a run of a pass took.
 const secondsText = ({ seconds }) =>
   seconds === undefined ? "" : `; ${seconds.toPrecision(2)} s`;
-
-function groupsAround(members, id) {
-  for (const member of members) {
-    if (typeof member === "number") continue;
-    if (leaves(member).includes(id)) return [member, ...groupsAround(member.members, id)];
-  }
-  return [];
-}
 
 // Everything that is folded is printed, too.
 window.addEventListener("beforeprint", () => {

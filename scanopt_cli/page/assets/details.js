@@ -82,7 +82,7 @@ function describeBox(box, selected, level, act) {
       act.toggle(selected.path)));
   }
   if (box.slot >= 0) {
-    const around = selected.path.split("/").slice(0, -1).join("/");
+    const around = aroundOf(selected.path);
     parts.push(button("Its slot", "Select the slot of the loop that it belongs to", () =>
       act.select({ path: around, port: box.slot })));
   }
@@ -130,7 +130,7 @@ function describePort(port, box, selected, level, graphs, act) {
     ["memory", port.memory],
     ["values", port.values ? html("span", { class: "values" }, port.values) : ""],
   ]));
-  const around = selected.path.split("/").slice(0, -1).join("/");
+  const around = aroundOf(selected.path);
   const linked = [
     ...box.edges.filter((edge) => edge.port === selected.port).map((edge) => edge.box),
     ...level.boxes.filter((other) => other.edges.some((edge) =>
@@ -167,13 +167,13 @@ function link(box, around, act) {
 }
 
 function readTexts(box, level, act, selected) {
-  const around = selected.path.split("/").slice(0, -1).join("/");
+  const around = aroundOf(selected.path);
   const ids = [...new Set(box.edges.map((edge) => edge.box))];
   return links(ids.map((id) => level.byId.get(id)), around, act);
 }
 
 function readers(box, level, act, selected) {
-  const around = selected.path.split("/").slice(0, -1).join("/");
+  const around = aroundOf(selected.path);
   const found = level.boxes.filter((other) => other.edges.some((edge) => edge.box === box.id));
   return links(found, around, act);
 }

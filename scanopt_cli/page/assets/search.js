@@ -1,4 +1,4 @@
-// Finds boxes and slots of a stage by their texts.
+// Finds boxes and slots of a stage by their texts, and shows what was found.
 
 const MOST_FOUND = 60;
 
@@ -51,4 +51,47 @@ function searchBoth(graphs, stage, words) {
     }
   }
   return [...found.values()].slice(0, MOST_FOUND);
+}
+
+// `find` returns what has some words, `elsewhere` a text if that is nothing; `go` goes to one.
+class SearchBox {
+  constructor({ find, elsewhere, go }) {
+    Object.assign(this, { find, elsewhere, go });
+    this.results = html("ul", { class: "results", hidden: true, "aria-label": "Found" });
+    this.input = html("input", {
+      type: "search", id: "search", placeholder: "Search (key /)", "aria-label": "Search",
+      autocomplete: "off", spellcheck: "false",
+      oninput: () => this.#show(),
+      onkeydown: ({ key }) => {
+        if (key === "Enter") this.results.querySelector("button")?.click();
+        if (key === "ArrowDown") this.results.querySelector("button")?.focus();
+        if (key === "Escape") this.#clear();
+      },
+    });
+    this.element = html("span", { class: "searching" }, this.input, this.results);
+  }
+
+  focus() {
+    this.input.focus();
+  }
+
+  #show() {
+    const words = this.input.value;
+    this.results.hidden = !words.trim();
+    const items = this.find(words).map((one) => html("li", {}, html("button", {
+      type: "button",
+      onclick: () => {
+        this.#clear();
+        this.go(one);
+      },
+    }, html("span", {}, one.title), " ", html("small", {}, cut(one.text, 60)),
+    one.where ? html("small", { class: "where" }, ` ${one.where}`) : null)));
+    this.results.replaceChildren(
+      ...(items.length ? items : [html("li", {}, this.elsewhere(words))]));
+  }
+
+  #clear() {
+    this.input.value = "";
+    this.results.hidden = true;
+  }
 }
