@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,20 @@ def test_passes_limit_and_times(files: Path) -> None:
     assert "nothing to clean up" in done.out
     assert "rewrites" in done.err
     assert scanopt("optimize", files / "wasteful.pkl", "-p", "none").out.count("nothing") == 1
+
+
+def test_times_of_a_verification_are_told_beside_those_of_passes(files: Path) -> None:
+    graph = files / "wasteful.pkl"
+    how = ("-p", "remove-unused", "--verify", "--mode", "vm")
+    done = scanopt("optimize", graph, *how, "--time-passes")
+    assert re.search(r"verification: \S+ \w+, of which \S+ \S+ compiling and first", done.err)
+    for row in ("a, as it is", "b, as it is", "b, vm"):
+        assert row in done.err
+    (entry,) = json.loads(scanopt("optimize", graph, *how, "--format", "json").out)["graphs"]
+    times = entry["verification"]["times"]
+    told = [(one["graph"], one["mode"]) for one in times["compilations"]]
+    assert told == [("a", "plain"), ("b", "plain"), ("b", "vm")]
+    assert 0 < times["compilations"][0]["compiling"] < times["seconds"]
 
 
 def test_diff_kinds(files: Path) -> None:
