@@ -1,55 +1,57 @@
-"""Lets Numba know how what a guard returns lies in memory.
+"""Lets Numba know how what a guard returns lies in memory, and compile it in little time.
 
 A guard computes a value only if a loop runs a step, and returns zeros otherwise. An array's type in
 Numba says whether its rows (C) or its columns (F) lie one after the other, or that neither is known
 (A). An inverse is of type F and zeros are of type C, so that what a conditional returns of the two
 is of type A, of which the products in a loop take up to 1.7 times as long. So a `GuardBranches`
-returns zeros that lie as the value does, which are copied only if there is no step.
+returns zeros of the type of the value. They are allocated without Numba's functions for that, which
+take seconds to compile, for the texts of errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
-import numpy as np  # noqa: F401  # read by functions that are compiled of text
-from numba.core import types
-from numba.core.registry import cpu_target
-from numba.extending import overload
+import numpy as np
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from numba.np.arrayobj import _empty_nd_impl
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.compile.ops import DeepCopyOp
 from pytensor.conditional.op import LazyIfElse
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import (
     numba_funcify_ensure_cache,
     numba_njit,
     register_funcify_and_cache_key,
 )
 from pytensor.tensor.basic import Alloc
+from pytensor.tensor.type import DenseTensorType, lscalar
+from pytensor.tensor.variable import TensorConstant
 
+_TWO = [TensorConstant(lscalar, np.asarray(0))] * 2
 _VERSION = 1
 """Of the function that Numba compiles: it is cached by this."""
-_AS = {"C": "np.ascontiguousarray", "F": "np.asfortranarray"}
 
 
 class GuardBranches(LazyIfElse):
-    """A conditional of PyTensor's whose arrays lie in memory as those of its first branch do."""
+    """A conditional of PyTensor's whose second branch returns zeros, of the type of the first."""
 
 
 def keep_layouts(fgraph: FunctionGraph, _mode: Mode | None) -> None:
-    """Replace the guards of arrays in a graph that Numba compiles by `GuardBranches`, in place.
+    """Replace the guards in a graph that Numba compiles by `GuardBranches`, in place.
 
-    A conditional is a guard if all that its second branch returns is filled with one number. Others
-    stay: of what they return, a copy might be made each time.
+    A conditional is a guard if all that its second branch returns are arrays of zeros. Others stay:
+    of what they return, a copy might be made each time.
     """
     for node in fgraph.toposort():
         op = node.op
-        if type(op) is not LazyIfElse or all(v.type.ndim < 2 for v in node.outputs):
-            continue
-        if not all(map(_is_filled, op.false_branch.fgraph.outputs)):
+        if type(op) is not LazyIfElse or not all(map(_is_zero, op.false_branch.fgraph.outputs)):
             continue
         made = GuardBranches(op.true_branch, op.false_branch, op.output_types)
         new = made.make_node(*node.inputs)
@@ -57,63 +59,85 @@ def keep_layouts(fgraph: FunctionGraph, _mode: Mode | None) -> None:
         fgraph.replace_all(pairs, reason="keep_layouts")
 
 
-def _is_filled(value: Variable) -> bool:
+def _is_zero(value: Variable) -> bool:
+    value = _uncopied(value)
+    if not isinstance(value.type, DenseTensorType):
+        return False
+    if value.owner is not None and isinstance(value.owner.op, Alloc):
+        value = value.owner.inputs[0]
+    return isinstance(value, TensorConstant) and not any(value.data.tobytes())
+
+
+def _uncopied(value: Variable) -> Variable:
+    """Return what a branch copies to return it."""
     while value.owner is not None and isinstance(value.owner.op, DeepCopyOp):
         value = value.owner.inputs[0]
+    return value
+
+
+def _lengths(value: Variable) -> list[Variable]:
+    """Return the lengths of zeros."""
+    value = _uncopied(value)
     if isinstance(value, Constant):
-        return True
-    node = value.owner
-    return node is not None and isinstance(node.op, Alloc) and isinstance(node.inputs[0], Constant)
+        return [TensorConstant(lscalar, np.asarray(size)) for size in value.data.shape]
+    assert value.owner is not None
+    return list(value.owner.inputs[1:])
 
 
 @register_funcify_and_cache_key(GuardBranches)  # type: ignore[untyped-decorator]
 def _of_guard(op: GuardBranches, **kwargs: Any) -> tuple[Callable[..., Any], str | None]:
+    otherwise = op.false_branch.fgraph.unfreeze()
+    lengths = [length for value in otherwise.outputs for length in _lengths(value)]
+    # Two, so that a function of Numba's returns a tuple.
+    sizes = OpFromGraph(otherwise.inputs, [*_TWO, *lengths], on_unused_input="ignore")
     computed, key = numba_funcify_ensure_cache(op.true_branch, **kwargs)
-    filled, other_key = numba_funcify_ensure_cache(op.false_branch, **kwargs)
+    measured, other_key = numba_funcify_ensure_cache(sizes, **kwargs)
 
     @numba_njit
     def guarded(condition: Any, *arguments: Any) -> Any:
         if condition:
             return computed(*arguments)
-        return laid_out_as(computed, filled(*arguments), arguments)
+        return _zeros_of(computed, measured(*arguments), arguments)
 
     if key is None or other_key is None:
         return guarded, None
     return guarded, sha256(repr((GuardBranches, _VERSION, key, other_key)).encode()).hexdigest()
 
 
-def laid_out_as(_function: Any, values: Any, _arguments: Any) -> Any:
-    """Return ``values`` that lie in memory as what a function returns of the arguments."""
-    return values
+def _zeros_as(context: Any, function: Any, lengths: Any, arguments: Any) -> Any:
+    """Return zeros of the types that a function returns of ``arguments``.
+
+    Behind two numbers that say nothing, ``lengths`` are those of all arrays.
+    """
+    returned = function.get_call_type(context, tuple(arguments), {}).return_type
+    are_several = isinstance(returned, types.BaseTuple)
+    kinds = [_allocated(kind) for kind in (returned if are_several else [returned])]
+
+    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        sizes = _numbers(context, builder, signature.args[1], given[1])
+        next(sizes), next(sizes)
+        made = []
+        for kind in kinds:
+            array = _empty_nd_impl(context, builder, kind, list(islice(sizes, kind.ndim)))
+            cgutils.memset(builder, array.data, builder.mul(array.itemsize, array.nitems), 0)
+            made.append(array._getvalue())
+        return context.make_tuple(builder, result, made) if are_several else made[0]
+
+    result = types.Tuple(kinds) if are_several else kinds[0]
+    return result(function, lengths, arguments), write
 
 
-def _converter(function: Any, values: Any, arguments: Any) -> Callable[..., Any]:
-    """Return what Numba compiles for `laid_out_as`, by the types of its arguments."""
-    called = function.get_call_type(cpu_target.typing_context, tuple(arguments), {})
-    wanted = called.return_type
-    are_several = isinstance(wanted, types.BaseTuple)
-    if are_several:
-        parts = (
-            f"{_copied(kind, value)}(values[{place}]),"
-            for place, (kind, value) in enumerate(zip(wanted, values, strict=True))
-        )
-        returned = f"({' '.join(parts)})"
-    else:
-        returned = f"{_copied(wanted, values)}(values)"
-    source = f"def laid_out(_function, values, _arguments):\n    return {returned}\n"
-    made: Callable[..., Any] = compile_numba_function_src(source, "laid_out", globals())
-    return made
+_zeros_of: Any = intrinsic(_zeros_as)
 
 
-# Numba compares the signature with that of what is returned, annotations and all.
-overload(laid_out_as)(
-    lambda _function, values, _arguments: _converter(_function, values, _arguments)
-)
+def _allocated(kind: Any) -> Any:
+    """Return the type of an array that has memory of its own, and is of another type otherwise."""
+    return kind.copy(layout="F" if kind.layout == "F" else "C", readonly=False)
 
 
-def _copied(wanted: Any, found: Any) -> str:
-    """Return the name of the function that makes one type of an array of another one, or none."""
-    are_arrays = isinstance(wanted, types.Array) and isinstance(found, types.Array)
-    if not are_arrays or wanted.ndim < 2 or wanted.layout == found.layout:
-        return ""
-    return _AS.get(wanted.layout, "")
+def _numbers(context: Any, builder: Any, kind: Any, given: Any) -> Iterator[Any]:
+    """Yield the lengths in a tuple of arrays of no dimensions."""
+    for one, value in zip(kind, cgutils.unpack_tuple(builder, given), strict=True):
+        array = context.make_array(one)(context, builder, value)
+        number = builder.load(array.data)
+        yield context.cast(builder, number, one.dtype, types.intp)
