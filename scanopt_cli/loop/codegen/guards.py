@@ -93,15 +93,17 @@ def _of_guard(op: GuardBranches, **kwargs: Any) -> tuple[Callable[..., Any], str
     computed, key = numba_funcify_ensure_cache(op.true_branch, **kwargs)
     measured, other_key = numba_funcify_ensure_cache(sizes, **kwargs)
 
+    # PyTensor has Numba's warnings of functions whose names begin so filtered.
     @numba_njit
-    def guarded(condition: Any, *arguments: Any) -> Any:
+    def numba_funcified_fgraph_guarded(condition: Any, *arguments: Any) -> Any:
         if condition:
             return computed(*arguments)
         return _zeros_of(computed, measured(*arguments), arguments)
 
-    if key is None or other_key is None:
-        return guarded, None
-    return guarded, sha256(repr((GuardBranches, _VERSION, key, other_key)).encode()).hexdigest()
+    own_key = None
+    if key is not None and other_key is not None:
+        own_key = sha256(repr((GuardBranches, _VERSION, key, other_key)).encode()).hexdigest()
+    return numba_funcified_fgraph_guarded, own_key
 
 
 def _zeros_as(context: Any, function: Any, lengths: Any, arguments: Any) -> Any:
