@@ -49,7 +49,12 @@ def diff(
         typer.Option("--only-budget", help="Exit with 1 for a broken budget, not for differences."),
     ] = False,
     stat: Annotated[
-        bool, typer.Option("--stat", help="Only counts: a line for each loop, and the totals.")
+        bool,
+        typer.Option(
+            "--stat",
+            help="Only counts: a line for each loop, the totals, and the counts of B that a "
+            "budget limits.",
+        ),
     ] = False,
     lines: Annotated[
         int,
