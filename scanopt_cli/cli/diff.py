@@ -34,8 +34,8 @@ class DiffFormat(StrEnum):
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="A pickled graph: before.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="A pickled graph: after.")],
+    a: Annotated[Path, typer.Argument(metavar="A", help="A graph file: before.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="A graph file: after.")],
     budget: Annotated[
         str | None,
         typer.Option(
