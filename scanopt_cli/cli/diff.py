@@ -34,8 +34,8 @@ class DiffFormat(StrEnum):
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="A pickled graph: before.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="A pickled graph: after.")],
+    a: Annotated[Path, typer.Argument(metavar="A", help="A graph file: before.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="A graph file: after.")],
     budget: Annotated[
         str | None,
         typer.Option(
@@ -49,7 +49,12 @@ def diff(
         typer.Option("--only-budget", help="Exit with 1 for a broken budget, not for differences."),
     ] = False,
     stat: Annotated[
-        bool, typer.Option("--stat", help="Only counts: a line for each loop, and the totals.")
+        bool,
+        typer.Option(
+            "--stat",
+            help="Only counts: a line for each loop, the totals, and the counts of B that a "
+            "budget limits.",
+        ),
     ] = False,
     lines: Annotated[
         int,
