@@ -11,7 +11,7 @@ import typer
 
 from scanopt_cli.cli.batch import Batch, Failure
 from scanopt_cli.cli.completion import complete_codes
-from scanopt_cli.cli.console import out, plug_in_warnings, tell
+from scanopt_cli.cli.console import out, plug_in_warnings
 from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.cli.options import (
@@ -94,11 +94,10 @@ def check(
     ] = False,
     baseline: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Findings that are known, which are left out."),
-    ] = None,
-    write_baseline: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write all findings to this baseline, and exit with 0."),
+        typer.Option(
+            metavar="FILE",
+            help="A lock file, as `scanopt lock` writes it: its findings are known, and left out.",
+        ),
     ] = None,
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="Exit with 0 in spite of findings.")
@@ -125,13 +124,13 @@ def check(
     options win.
     """
     from scanopt_cli.diff.comparing import diff as diff_graphs
+    from scanopt_cli.gates.known_findings import read_baseline
     from scanopt_cli.reports import check_report
     from scanopt_cli.reports.check_report import Mending
     from scanopt_cli.rules.graph_checking import check as check_graph
     from scanopt_cli.rules.mending import Mended, mend
     from scanopt_cli.rules.rule_registry import selected
-    from scanopt_cli.rules.settings import read_baseline, settings_from_pyproject
-    from scanopt_cli.rules.settings import write_baseline as save_baseline
+    from scanopt_cli.rules.settings import settings_from_pyproject
 
     if fix and output is None and not diff:
         raise ScanoptError("needs a place", where="--fix", hint="give -o OUT, or --diff")
@@ -151,13 +150,10 @@ def check(
     left_out = comma_separated(ignore) or settings.ignore
     with plug_in_warnings():
         selected(chosen, left_out)
-    if write_baseline is not None and write_baseline.exists():
-        read_baseline(write_baseline)  # what is no baseline is not replaced
-    known = read_baseline(baseline or (None if write_baseline else settings.baseline))
+    known = read_baseline(baseline or settings.baseline)
     files = graph_files(graphs)
     places = {} if output is None else targets(list(files), output, force=force)
-    written = [("--write-baseline", write_baseline), *(("-o", place) for place in places.values())]
-    require_page(html, files, written)
+    require_page(html, files, [("-o", place) for place in places.values()])
     batch = Batch(list(files))
     parts: list[Part] = []
     results: dict[Path, CheckResult] = {}
@@ -195,10 +191,6 @@ def check(
     _print(results, batch, output_format, mending, statistics=statistics, verbose=verbose)
     if html is not None:
         write_page(html, parts, batch, verdict=check_report.total(results, mending))
-    if write_baseline is not None:
-        save_baseline(write_baseline, [f for r in results.values() for f in r.findings])
-        tell(f"wrote {write_baseline}")
-        return batch.finish(ExitCode.CLEAN)
     is_found = any(result.findings for result in results.values())
     is_found |= bool(mending.count) and not mending.are_written
     return batch.finish(finding(is_found and not exit_zero))

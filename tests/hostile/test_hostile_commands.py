@@ -40,6 +40,7 @@ COMMANDS: dict[str, list[str]] = {
     "verify, second": ["verify", "HONEST", "FILE"],
     "grad": ["grad", "FILE", "--order", "2", "-o", "TARGET"],
     "check": ["check", "FILE", "--fix", "-o", "TARGET"],
+    "lock": ["lock", "FILE", "-o", "TARGET"],
     "python": ["python", "FILE", "-o", "SCRIPT"],
     "audit": ["audit", "FILE"],
     "convert": ["convert", "FILE", "TARGET"],
