@@ -48,7 +48,7 @@ def status_report(graphs: Sequence[GraphStatus], *, stands_alone: bool = False) 
     is_worse = any(graph.is_worse for graph in graphs)
     yield Paragraph(Span(total(graphs), Style.BAD if is_worse else Style.GOOD))
     if is_worse:
-        yield Paragraph("if that is meant, lock them as they are: `scanopt lock PATH...`")
+        yield Paragraph("if that is meant, `scanopt lock PATH...` takes graphs as they are")
     elif any(graph.is_better for graph in graphs):
         yield Paragraph("`scanopt lock` keeps what is better")
 
@@ -65,9 +65,15 @@ def total(graphs: Sequence[GraphStatus]) -> str:
 def _graph(graph: GraphStatus, *, stands_alone: bool) -> Iterator[Item]:
     sign = _WORSE if graph.is_worse else _BETTER if graph.is_better else _OTHER
     yield Item([Span(graph.source, Style.STRONG), f": {_WORDS[graph.state]}"], sign=sign)
+    others = []
     for change in graph.counts:
-        style = Style.BAD if change.is_worse else Style.GOOD if change.is_better else Style.FAINT
-        yield Item(Span(count_text(change), style), depth=1)
+        if change.is_worse or change.is_better:
+            counted = _WORSE if change.is_worse else _BETTER
+            yield Item(Span(count_text(change), counted.style), sign=counted, depth=1)
+        else:
+            others.append(count_text(change))
+    if others:
+        yield Item(Span(", ".join(others), Style.FAINT), sign=_OTHER, depth=1)
     for findings, added, style in (
         (graph.found, Sign("!", Style.BAD, "new finding"), Style.BAD),
         (graph.gone, Sign("-", Style.GOOD, "no more"), Style.GOOD),

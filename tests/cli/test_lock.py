@@ -70,7 +70,7 @@ def test_what_is_different(changed: Path) -> None:
     done = scanopt("status", cwd=changed)
     assert done.code == 1
     text = " ".join(done.out.split())
-    assert "! graphs/power.pkl: changed scans 1 → 2" in text
+    assert "! graphs/power.pkl: changed ! scans 1 → 2" in text
     assert "! graphs/grad.pkl: not locked ! P007" in text
     assert "! graphs/off.pkl: missing" in text
     assert "+ graphs/wasteful.pkl: changed" in text

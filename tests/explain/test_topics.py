@@ -40,8 +40,8 @@ ASKED = (
     "scan, step, slot, sequence, state, taps, sit_sot, mit_sot, mit_mot, nit_sot, untraced state, "
     "shared state, non_seq, buffer, trace, trimmed scan, carry, length, invariant, pullback, "
     "pushforward, gradient strategies, TracedLoop, Loop, OpFromGraph, digest, sameness, pass, "
-    "preset, rule, finding, remark, budget, verify, right once compiled, capture, mode, backends, "
-    "pedigree"
+    "preset, rule, finding, remark, budget, lock file, verify, right once compiled, capture, mode, "
+    "backends, pedigree"
 )
 
 
