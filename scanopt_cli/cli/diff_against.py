@@ -83,8 +83,10 @@ def diff_against(
 def _pairs(paths: Sequence[Path], name: str) -> list[_Pair]:
     """Return the files that are named, and those in directories, here or in git, once each."""
     pairs: dict[Path, _Pair] = {}
+    revisions: dict[str, Revision] = {}
     for path in paths:
-        revision = Revision.of(path, name)
+        folder = os.path.realpath(path if os.path.isdir(path) else path.parent)
+        revision = revisions.setdefault(folder, revisions.get(folder) or Revision.of(path, name))
         stored = revision.files(path)
         present = graph_files([path]) if os.path.isdir(path) else {}
         if os.path.isdir(path):
