@@ -33,7 +33,7 @@ def lock(
     graphs: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[GRAPH|DIR]...",
+            metavar="GRAPH|DIR...",
             help="Graph files, or directories of them; by default all that is locked.",
             readable=False,
         ),

@@ -15,7 +15,7 @@ from scanopt_cli.text import at_place, plural, printable
 
 _WORSE = Sign("!", Style.BAD, "worse")
 _BETTER = Sign("+", Style.GOOD, "better")
-_OTHER = Sign("~", Style.FAINT, "neither worse nor better")
+_OTHER = Sign("~", Style.FAINT, "other")
 _WORDS = {
     State.UNCHANGED: "unchanged",
     State.SAME: "changed in form only",
