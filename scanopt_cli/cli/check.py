@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +11,9 @@ import typer
 
 from scanopt_cli.cli.batch import Batch, Failure
 from scanopt_cli.cli.completion import complete_codes
-from scanopt_cli.cli.console import out, plug_in_warnings, tell
+from scanopt_cli.cli.console import out, plug_in_warnings
 from scanopt_cli.cli.exits import ExitCode, finding
+from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.cli.options import (
     AllowPackages,
     Force,
@@ -28,7 +28,6 @@ from scanopt_cli.cli.results import print_blocks, print_json
 from scanopt_cli.cli.session import session
 from scanopt_cli.cli.targets import targets, write
 from scanopt_cli.errors import ScanoptError
-from scanopt_cli.serialization.files import GRAPH_SUFFIXES
 from scanopt_cli.text import comma_separated
 
 if TYPE_CHECKING:
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
     from scanopt_cli.page.contents.parts import Part
     from scanopt_cli.reports.check_report import Mending
     from scanopt_cli.rules.graph_checking import CheckResult
-
-
-_NAMES = "graphs end in .scanopt or .pkl"
 
 
 class CheckFormat(StrEnum):
@@ -98,11 +94,10 @@ def check(
     ] = False,
     baseline: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Findings that are known, which are left out."),
-    ] = None,
-    write_baseline: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write all findings to this baseline, and exit with 0."),
+        typer.Option(
+            metavar="FILE",
+            help="A lock file, as `scanopt lock` writes it: its findings are known, and left out.",
+        ),
     ] = None,
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="Exit with 0 in spite of findings.")
@@ -129,13 +124,13 @@ def check(
     options win.
     """
     from scanopt_cli.diff.comparing import diff as diff_graphs
+    from scanopt_cli.gates.known_findings import read_baseline
     from scanopt_cli.reports import check_report
     from scanopt_cli.reports.check_report import Mending
     from scanopt_cli.rules.graph_checking import check as check_graph
     from scanopt_cli.rules.mending import Mended, mend
     from scanopt_cli.rules.rule_registry import selected
-    from scanopt_cli.rules.settings import read_baseline, settings_from_pyproject
-    from scanopt_cli.rules.settings import write_baseline as save_baseline
+    from scanopt_cli.rules.settings import settings_from_pyproject
 
     if fix and output is None and not diff:
         raise ScanoptError("needs a place", where="--fix", hint="give -o OUT, or --diff")
@@ -155,13 +150,10 @@ def check(
     left_out = comma_separated(ignore) or settings.ignore
     with plug_in_warnings():
         selected(chosen, left_out)
-    if write_baseline is not None and write_baseline.exists():
-        read_baseline(write_baseline)  # what is no baseline is not replaced
-    known = read_baseline(baseline or (None if write_baseline else settings.baseline))
-    files = _files(graphs)
+    known = read_baseline(baseline or settings.baseline)
+    files = graph_files(graphs)
     places = {} if output is None else targets(list(files), output, force=force)
-    written = [("--write-baseline", write_baseline), *(("-o", place) for place in places.values())]
-    require_page(html, files, written)
+    require_page(html, files, [("-o", place) for place in places.values()])
     batch = Batch(list(files))
     parts: list[Part] = []
     results: dict[Path, CheckResult] = {}
@@ -199,39 +191,9 @@ def check(
     _print(results, batch, output_format, mending, statistics=statistics, verbose=verbose)
     if html is not None:
         write_page(html, parts, batch, verdict=check_report.total(results, mending))
-    if write_baseline is not None:
-        save_baseline(write_baseline, [f for r in results.values() for f in r.findings])
-        tell(f"wrote {write_baseline}")
-        return batch.finish(ExitCode.CLEAN)
     is_found = any(result.findings for result in results.values())
     is_found |= bool(mending.count) and not mending.are_written
     return batch.finish(finding(is_found and not exit_zero))
-
-
-def _files(paths: Sequence[Path]) -> dict[Path, ScanoptError | None]:
-    """Return the graphs that are named, and those in directories that are, once each.
-
-    Of a directory that cannot be read, or has no graph, the error stands in place of its graphs.
-    """
-    found: dict[Path, ScanoptError | None] = {}
-    for path in paths:
-        if not os.path.isdir(path):  # unlike Path.is_dir, of any name
-            found[path] = None
-            continue
-        problems: list[OSError] = []
-        inside = sorted(
-            Path(folder, name)
-            for folder, _, names in os.walk(path, onerror=problems.append)
-            for name in names
-            if name.endswith(GRAPH_SUFFIXES)
-        )
-        found |= dict.fromkeys(inside)
-        for error in problems:
-            where = str(error.filename or path)
-            found[Path(where)] = ScanoptError(f"cannot be read: {error.strerror}", where=where)
-        if not (inside or problems):
-            found[path] = ScanoptError("holds no graph", where=str(path), hint=_NAMES)
-    return found
 
 
 def _print(

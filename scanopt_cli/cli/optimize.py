@@ -121,12 +121,12 @@ def optimize(
     allow_package: AllowPackages = None,
 ) -> ExitCode:
     """Run passes on graphs; show what they did on one screen, and what is left to do."""
+    from scanopt_cli.gates.passes_gate import PassesGate
     from scanopt_cli.pipeline.grammar import parse
     from scanopt_cli.pipeline.optimizing import optimize as optimize_graph
     from scanopt_cli.reports import check_report
     from scanopt_cli.reports.changes_report import showing_changes
     from scanopt_cli.reports.document import Paragraph
-    from scanopt_cli.rules.gate import PassesGate
     from scanopt_cli.rules.graph_checking import check as check_graph
     from scanopt_cli.verification.modes import DEFAULT
 

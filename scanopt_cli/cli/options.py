@@ -20,6 +20,15 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
 
 
+class GateFormat(StrEnum):
+    """How a result is printed that a CI job fails for."""
+
+    RICH = "rich"
+    JSON = "json"
+    GITHUB = "github"
+    MARKDOWN = "markdown"
+
+
 def require_page_for(page: Path | None, *, code: bool) -> None:
     """Check that ``--code`` is not given without ``--html``.
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from scanopt_cli.analysis.inspection import ScanReport, inspect_graph
-from scanopt_cli.analysis.statistics import COUNTED, COUNTS, Statistics, statistics
+from scanopt_cli.analysis.statistics import (
+    COUNTED,
+    COUNTS,
+    Statistics,
+    buffer_formula,
+    statistics,
+)
 from scanopt_cli.errors import ScanoptError
-from scanopt_cli.ir.graph import GraphLike, as_graph
+from scanopt_cli.ir.graph import Graph, GraphLike, as_graph
 from scanopt_cli.serialization.pyproject import table_in_pyproject
 from scanopt_cli.text import at_place, comma_separated, enumerated
 
@@ -20,6 +27,13 @@ _DESIGNS = {"scans": "Scan", "loops": "TracedLoop"}
 _MOST_NAMED = 8
 _OPTION = "--budget"
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+LIMITED = (*COUNTS, "buffer_bytes")
+"""The counts that a budget may limit."""
+# What an unknown length is taken for, so that the bytes of buffers are one number.
+_LENGTH = 1_000
+_MOST_BYTES = 1 << 62
 
 
 type Budget = Mapping[str, int]
@@ -95,22 +109,32 @@ def budget_from_pyproject(start: Path) -> Budget | None:
 
 def check(budget: Budget, graph: GraphLike) -> tuple[Violation, ...]:
     """Return every count of ``graph`` that is over its limit."""
-    fgraph = as_graph(graph).fgraph
-    counted = statistics(fgraph)
-    over = {name: limit for name, limit in budget.items() if getattr(counted, name) > limit}
-    scans = inspect_graph(fgraph).scans if over else ()
+    work = as_graph(graph)
+    counts = counted(work)
+    over = {name: limit for name, limit in budget.items() if counts[name] > limit}
+    scans = inspect_graph(work.fgraph).scans if over else ()
     return tuple(
-        Violation(name, limit, getattr(counted, name), _blamed(scans, name))
-        for name, limit in over.items()
+        Violation(name, limit, counts[name], _blamed(scans, name)) for name, limit in over.items()
     )
+
+
+def counted(graph: Graph) -> dict[str, int]:
+    """Return all that a budget may limit; bytes of buffers as if unknown lengths were 1,000."""
+    found = statistics(graph.fgraph)
+    try:
+        size = buffer_formula(graph.fgraph).at(_LENGTH)
+    except OverflowError:
+        size = inf
+    counts = {name: int(getattr(found, name)) for name in COUNTS}
+    return counts | {"buffer_bytes": int(min(max(size, 0), _MOST_BYTES))}
 
 
 def _budget(pairs: Iterable[tuple[str, int]], where: str) -> Budget:
     limits: dict[str, int] = {}
     for name, limit in pairs:
         full = _SHORT.get(name, name)
-        if full not in COUNTS:
-            known = ", ".join((*COUNTS, *_SHORT))
+        if full not in LIMITED:
+            known = ", ".join((*LIMITED, *_SHORT))
             raise ScanoptError(f"there is no count {name!r}", where=where, hint=f"known: {known}")
         if full in limits:
             raise ScanoptError(f"{name!r} is given twice", where=where)
@@ -127,6 +151,10 @@ def counts_text(counts: Statistics) -> str:
 
 def _blamed(loops: tuple[ScanReport, ...], count: str) -> tuple[str, ...]:
     """Return the loops that contribute to a count, largest share first."""
+    if count == "buffer_bytes":  # formulas have no order
+        titles = (f"{'/'.join((*loop.path, loop.name))}{at_place(loop.place)}" for loop in loops)
+        named = zip(titles, loops, strict=True)
+        return tuple(f"{title}: {loop.bytes}" for title, loop in named if loop.bytes != "0")
     shares = []
     for loop in loops:
         name = f"{'/'.join((*loop.path, loop.name))}{at_place(loop.place)}"

@@ -45,7 +45,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "memory": ("buffer", "trace", "trimmed_scan"),
     "derivatives": ("pullback", "pushforward", "gradient_strategies", "pedigree"),
     "rewrites": ("pass", "preset", "remark", "guard", "right_once_compiled"),
-    "checks": ("rule", "finding", "budget", "verify", "sameness"),
+    "checks": ("rule", "finding", "budget", "lock_file", "verify", "sameness"),
     "programs": ("enabled", "report", "capture", "file", "mode"),
 }
 """The files, without their endings, in the order in which they are listed and may be read."""

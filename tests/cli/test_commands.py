@@ -39,6 +39,8 @@ def test_help_and_version() -> None:
         "trace",
         "nan",
         "check",
+        "lock",
+        "status",
         "rules",
         "passes",
         "explain",

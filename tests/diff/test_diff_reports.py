@@ -27,6 +27,7 @@ from scanopt_cli.reports import as_markdown, diff_github
 from scanopt_cli.reports.as_json import to_json
 from scanopt_cli.reports.diff_report import diff_report
 from scanopt_cli.reports.diff_signs import FATES, SIGNS
+from scanopt_cli.reports.workflow import step_summary
 from support.printing import printed
 from support.recurrences import base, tensor, variant
 
@@ -170,7 +171,7 @@ def test_no_more_annotations_than_a_step_may_have() -> None:
 
 
 def test_a_summary_fits_the_limit() -> None:
-    summary = diff_github.step_summary(many(60_000))
+    summary = step_summary(diff_report(many(60_000), stands_alone=True))
     assert len(summary.encode()) < 2**20
     assert summary.endswith("too long for a step summary\n")
 

@@ -43,8 +43,9 @@ ASKED = (
     "scan, step, slot, sequence, state, taps, sit_sot, mit_sot, mit_mot, nit_sot, untraced state, "
     "shared state, non_seq, buffer, trace, trimmed scan, carry, length, invariant, pullback, "
     "pushforward, gradient strategies, TracedLoop, Loop, OpFromGraph, digest, sameness, pass, "
-    "preset, rule, finding, remark, budget, verify, right once compiled, capture, mode, backends, "
-    "pedigree, node, guard, report, enabled, linking, draw, line, graph file, constant, index"
+    "preset, rule, finding, remark, budget, lock file, verify, right once compiled, capture, mode, "
+    "backends, pedigree, node, guard, report, enabled, linking, draw, line, graph file, constant, "
+    "index"
 )
 
 
