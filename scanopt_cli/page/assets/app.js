@@ -413,7 +413,7 @@ const secondsText = ({ seconds }) =>
 
 // Everything that is folded is printed, too.
 window.addEventListener("beforeprint", () => {
-  document.querySelectorAll("details.section").forEach((section) => (section.open = true));
+  document.querySelectorAll("#text details").forEach((folded) => (folded.open = true));
 });
 
 (async () => {

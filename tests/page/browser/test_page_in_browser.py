@@ -361,11 +361,16 @@ def test_a_narrow_screen_scrolls_in_one_direction_only(opened: Open) -> None:
 
 
 def test_a_print_has_the_text_and_the_picture_and_no_tools(opened: Open) -> None:
-    one = opened(walked())
+    one = opened(listed())
+    one.tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     one.tab.emulate_media(media="print")
     assert not one.tab.locator(".tools").is_visible()
     assert one.tab.locator(".surface").last.is_visible()
-    assert one.tab.locator(".section").is_visible()
+    assert one.tab.locator(".section").first.is_visible()
+    # All of the text is there, and nothing of it is cut.
+    assert one.tab.locator("#text .remarked").last.is_visible()
+    cut = "() => { const { scrollHeight, clientHeight } = document.getElementById('text'); "
+    assert one.tab.evaluate(cut + "return scrollHeight - clientHeight; }") <= 1
 
 
 def test_of_several_graphs_one_is_chosen(opened: Open) -> None:
