@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
@@ -13,6 +13,9 @@ from scanopt_cli.version import __version__
 
 LIMITED = ("scans", "loops", "outer_nodes", "inner_nodes", "buffer_bytes")
 """Counts that may not be more than when the graph was locked, unless a budget says otherwise."""
+
+_DIGEST_LETTERS = 16
+"""How many letters the digest of a loop has in the key of a finding; a slot's place has fewer."""
 
 
 class State(StrEnum):
@@ -120,12 +123,14 @@ def status_of(
         for name in names
     )
     known = () if locked is None else locked.findings
+    state = _state(locked, now)
+    key = _of_loop if state is State.SAME else _of_slots
     return GraphStatus(
         source=source,
-        state=_state(locked, now),
+        state=state,
         counts=tuple(each for each in changes if each.now != each.locked or each.is_worse),
-        found=_more(now.findings, known),
-        gone=_more(known, now.findings),
+        found=_more(now.findings, known, key),
+        gone=_more(known, now.findings, key),
         by=None if locked is None else locked.by,
     )
 
@@ -139,16 +144,31 @@ def _state(locked: LockedGraph | None, now: LockedGraph) -> State:
 
 
 def _more(
-    findings: Sequence[LockedFinding], others: Iterable[LockedFinding]
+    findings: Sequence[LockedFinding],
+    others: Iterable[LockedFinding],
+    key: Callable[[LockedFinding], str],
 ) -> tuple[LockedFinding, ...]:
     """Return the findings that are not among the others, each as often as they have it."""
-    left = Counter(each.key for each in others)
+    left = Counter(map(key, others))
     found = []
     for each in findings:
-        left[each.key] -= 1
-        if left[each.key] < 0:
+        left[key(each)] -= 1
+        if left[key(each)] < 0:
             found.append(each)
     return tuple(found)
+
+
+def _of_slots(found: LockedFinding) -> str:
+    return found.key
+
+
+def _of_loop(found: LockedFinding) -> str:
+    """Return what identifies a finding but for its slots.
+
+    Of equal slots a rule names one, which in another form of the same graph may be another.
+    """
+    first, *parts = found.key.split(":")
+    return ":".join([first, *(part for part in parts if len(part) == _DIGEST_LETTERS)])
 
 
 def written_by() -> str:
