@@ -27,7 +27,9 @@ class ManPages(BuildHookInterface[Any]):
             return
         directory = Path(self.root, "build", "man")
         command = [sys.executable, "-m", "scanopt_cli.cli.man_pages", str(directory)]
-        environment = {**os.environ, "PYTHONPATH": self.root}
+        # What pip installs for a build, it hands over by PYTHONPATH.
+        paths = filter(None, (self.root, os.environ.get("PYTHONPATH")))
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         done = subprocess.run(
             command, cwd=self.root, env=environment, check=True, stdout=subprocess.PIPE, text=True
         )
