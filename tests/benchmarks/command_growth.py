@@ -213,7 +213,7 @@ def rows(way: Way, cells: Sequence[Cell]) -> Iterator[list[str]]:
 def _seconds(result: Run) -> str:
     if result.code is None:
         return "stopped"
-    return three_digits(result.seconds) if is_done(result) else "refused"
+    return three_digits(result.seconds) if is_done(result) else "no result"
 
 
 def write_tables(directory: Path, cells: Sequence[Cell], limit: float) -> None:

@@ -52,7 +52,7 @@ def test_rows_say_what_was_stopped_and_refused(tmp_path: Path) -> None:
     shown = [(row[0], row[1], row[5]) for row in rows(SLOTS, read(kept))]
     assert shown == [
         ("states: 10", "10", "1"),
-        ("states: 100", "100", "refused"),
+        ("states: 100", "100", "no result"),
         ("states: 1,000", "1,000", "stopped"),
         ("exponent", "", ""),
         ("most memory, MB", "", "1,100"),
