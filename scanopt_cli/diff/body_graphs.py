@@ -10,6 +10,7 @@ from pytensor.graph.fg import FunctionGraph
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.matching.pairing import Pairs
 from scanopt_cli.ir.inner_graphs import body_of
+from scanopt_cli.ir.making_graphs import unfrozen
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.slots import STATES, Slot, SlotKind, SlotView
 
@@ -24,7 +25,7 @@ def body_graph(graph: IndexedGraph, node: Apply) -> FunctionGraph:
     """
     body = body_of(node.op)
     assert body is not None
-    copy = body.unfreeze()
+    copy = unfrozen(body)
     for variable, name in zip(copy.inputs, inner_names(graph, node), strict=True):
         variable.name = name
     return copy
