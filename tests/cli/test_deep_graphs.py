@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -44,7 +43,7 @@ _DEEPEST = 50_000
     ],
     ids=lambda one: f"{one.func.__name__}-{one.args[0]}",
 )
-def test_commands_take_deep_graphs(maker: Callable[[], Graph], tmp_path: Path) -> None:
+def test_commands_take_deep_graphs(maker: partial[Graph], tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("a.scanopt", "a.pkl", "b.scanopt")]
     graph = maker()
     for file in files[:2]:
@@ -54,8 +53,9 @@ def test_commands_take_deep_graphs(maker: Callable[[], Graph], tmp_path: Path) -
         ("hash", before, pickled),
         ("inspect", before),
         ("check", before),
-        ("optimize", before, "-o", after),
-        ("diff", before, after),
+        # What takes a minute for the deepest is left to `make growth`.
+        *([("optimize", before, "-o", after)] if maker.args[0] < _DEEPEST else []),
+        ("diff", before, after if maker.args[0] < _DEEPEST else pickled),
     ):
         done = scanopt(*words)
         assert done.code in (0, 1), f"{words[0]}: {done.err}"
