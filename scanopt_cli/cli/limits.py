@@ -16,7 +16,7 @@ from scanopt_cli.serialization.files import is_data_path
 from scanopt_cli.serialization.revisions import Blob
 
 SECONDS = 20
-"""Processor time for reading a file, in seconds. An honest file of 60,000 nodes takes half."""
+"""Processor time for reading a file, in seconds. An honest file of 100,000 nodes takes half."""
 SECONDS_FOR_A_KILOBYTE = 4
 """Processor time for each KB of a file that is rewritten, differentiated or compared.
 The third derivatives of the sample graphs take half."""
