@@ -19,9 +19,12 @@ HISTORY ?= docs/figures/history.md
 KEPT ?= tests/benchmarks/test_start.py tests/benchmarks/test_growth.py tests/benchmarks/test_gradients.py \
 	-k "test_start or (1000-nodes and (default or grad or load or save or digest or diff)) or (test_gradient and GARCH)"
 TABLES ?= docs/figures/tables
+# Of `make growth`.
+LIMIT ?= 120
+WAY ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help screenshots demo samples test test-deep mutants fuzz lint docs man dist release bench bench-save bench-compare figures firing clean FORCE
+.PHONY: help screenshots demo samples test test-deep mutants fuzz lint docs man dist release bench bench-save bench-compare figures growth firing clean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -91,6 +94,10 @@ bench-compare: .venv/installed-dev ## Show the runs in STORE beside each other
 figures: .venv/installed-dev ## Run the benchmarks, and write the tables of the pages into TABLES
 	OPENBLAS_NUM_THREADS=1 $(VENV)/python -m pytest -o addopts=--strict-markers $(BENCH_ARGS) \
 		--figures $(TABLES) tests/benchmarks
+
+growth: .venv/installed-dev ## Measure how commands grow with a graph: hours; or LIMIT=30, seconds of each run, WAY=levels
+	PYTHONPATH=tests OPENBLAS_NUM_THREADS=1 $(VENV)/python tests/benchmarks/command_growth.py $(TABLES) \
+		--kept build/growth.jsonl --limit $(LIMIT) --way "$(WAY)"
 
 firing: .venv/installed-dev ## Write docs/figures/what_passes_do.md: what each pass of a preset does to real graphs
 	PYTHONPATH=tests:sample_graphs $(VENV)/python tests/benchmarks/firing.py > docs/figures/what_passes_do.md

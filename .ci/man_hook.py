@@ -22,13 +22,16 @@ class ManPages(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Write the pages, and tell hatch where an installation has them."""
-        if version == "editable":
+        # pip refuses a Python that is too old once it has the metadata, and says why.
+        if version == "editable" or sys.version_info < (3, 12):
             return
         directory = Path(self.root, "build", "man")
         command = [sys.executable, "-m", "scanopt_cli.cli.man_pages", str(directory)]
-        environment = {**os.environ, "PYTHONPATH": self.root}
+        # What pip installs for a build, it hands over by PYTHONPATH.
+        paths = filter(None, (self.root, os.environ.get("PYTHONPATH")))
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         done = subprocess.run(
-            command, cwd=self.root, env=environment, check=True, capture_output=True, text=True
+            command, cwd=self.root, env=environment, check=True, stdout=subprocess.PIPE, text=True
         )
         for line in done.stdout.splitlines():
             build_data["shared_data"][line] = f"share/man/man1/{Path(line).name}"

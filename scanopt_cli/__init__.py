@@ -5,9 +5,9 @@ The functions that work on graphs take a loaded graph, the path of its file, a F
 
     import scanopt_cli as so
 
-    graph = so.load("model.pkl")
+    graph = so.load("model.scanopt")
     result = so.optimize(graph, passes="default", verify=True)
-    so.save(result.graph, "model.optimized.pkl")
+    so.save(result.graph, "model.optimized.scanopt")
 
 What they return is plain data. At a prompt it is one line, ``print`` shows what the command prints,
 and a notebook shows tables.

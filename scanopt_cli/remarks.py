@@ -243,6 +243,7 @@ class Why(StrEnum):
     SEQUENCE_LENGTH = "sequence-length"
     SEQUENCE_SHORT = "sequence-short"
     SHAPE_MAY_CHANGE = "shape-may-change"
+    SHAPE_UNKNOWN = "shape-unknown"
     STATE_UNTRACED = "state-untraced"
     STEP_HOLDS_GRAPH = "step-holds-graph"
     STEP_LARGE = "step-large"

@@ -30,6 +30,8 @@ LONGEST = 60
 _LONGEST_OPERANDS = 1_000
 """How long the operands of one operation may be in a text that is not cut."""
 _FEW = 4
+LEFT_OUT = "…"
+"""What stands for operations that are too deep."""
 
 
 class Values(Protocol):
@@ -115,7 +117,7 @@ class _Describer:
         if is_loop(node):
             return _result(variable, op_name(node.op))
         if depth == 0:
-            return "…"
+            return LEFT_OUT
         return self._operation(node, depth - 1)
 
     def _operation(self, node: Apply, depth: int) -> str:
@@ -146,7 +148,7 @@ class _Describer:
         length = 0
         for part in parts:
             if length > self.longest:
-                return [*texts, "…"]
+                return [*texts, LEFT_OUT]
             texts.append(self.describe(part, depth))
             length += len(texts[-1])
         return texts

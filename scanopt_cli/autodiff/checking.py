@@ -122,6 +122,7 @@ def _judged(against: str, found: Verification) -> Check:
         reason=reason,
         differences=wrong,
         modes=found.modes,
+        times=found.times,
     )
 
 

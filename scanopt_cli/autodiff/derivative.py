@@ -12,7 +12,7 @@ from scanopt_cli.autodiff.pedigree.pedigree import Pedigree
 from scanopt_cli.autodiff.stages import StageReport
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.presentation import Presented
-from scanopt_cli.verification.result import Difference
+from scanopt_cli.verification.result import Difference, VerificationTimes
 
 
 class Outcome(StrEnum):
@@ -44,6 +44,9 @@ class Check(Presented):
         The modes that also compiled the derivative for the check.
     seconds
         Duration of the check.
+    times
+        Of that, how long graphs were compiled and called; equal checks may have taken different
+        times.
     """
 
     outcome: Outcome
@@ -54,6 +57,7 @@ class Check(Presented):
     differences: tuple[Difference, ...] = ()
     modes: tuple[str, ...] = ()
     seconds: float = 0.0
+    times: VerificationTimes | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         runs = f"{self.runs} of {self.runs_tried} runs"

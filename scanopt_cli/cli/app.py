@@ -26,11 +26,13 @@ from scanopt_cli.cli import grad as grad_command
 from scanopt_cli.cli import hash as hash_command
 from scanopt_cli.cli import inspect as inspect_command
 from scanopt_cli.cli import list_rules
+from scanopt_cli.cli import lock as lock_command
 from scanopt_cli.cli import nan as nan_command
 from scanopt_cli.cli import optimize as optimize_command
 from scanopt_cli.cli import passes as passes_command
 from scanopt_cli.cli import python as python_command
 from scanopt_cli.cli import reduce as reduce_command
+from scanopt_cli.cli import status as status_command
 from scanopt_cli.cli import trace as trace_command
 from scanopt_cli.cli import verify as verify_command
 from scanopt_cli.cli import view as view_command
@@ -67,6 +69,8 @@ _COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("trace", trace_command.trace),
     ("nan", nan_command.nan),
     ("check", check_command.check),
+    ("lock", lock_command.lock),
+    ("status", status_command.status),
     ("rules", list_rules.rules),
     ("passes", passes_command.passes),
     ("explain", explain_command.explain),

@@ -31,7 +31,7 @@ def bench(
         list[Path],
         typer.Argument(
             metavar="GRAPH...",
-            help="Pickled graphs over the same inputs; the others are compared with the first.",
+            help="Graph files over the same inputs; the others are compared with the first.",
             readable=False,
         ),
     ],

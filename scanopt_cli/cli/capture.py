@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +41,8 @@ def capture(
 
     The values of each graph's first call are kept beside it, and index.json says where each comes
     from and how long it took. With both --on-slow and --on-error, graphs of either kind are kept.
-    Exits with the program's exit code.
+    Exits with the program's exit code, or 128 plus the number of the signal that ended it; if that
+    is not 0, a line before the last one says so.
     """
     from scanopt_cli.integration.capture.captured_program import run_captured
 
@@ -51,12 +53,27 @@ def capture(
     pickles = sum(path.suffix == ".pkl" for path in new)
     how = f" ({pickles} as {'pickles' if pickles > 1 else 'a pickle'})" if pickles else ""
     which = "" if on_slow is None and not on_error else " that is slow or raises an error"
+    # What a program that failed did not compile is not to be taken for what it does not have.
+    until = ""
+    if code:
+        tell(f"the program {_end(code)}")
+        until = "until then, "
     tell(
-        f"kept {plural(len(new), 'graph')}{how} in {directory}{there}"
+        f"{until}kept {plural(len(new), 'graph')}{how} in {directory}{there}"
         if new
-        else f"the program compiled no graph with a Scan{which}"
+        else f"{until or 'the program '}compiled no graph with a Scan{which}"
     )
     return code
+
+
+def _end(code: int) -> str:
+    """Return how a program ended whose exit code is not 0."""
+    from scanopt_cli.integration.capture.captured_program import SIGNALLED
+
+    number = code - SIGNALLED
+    if number in {*signal.Signals}:
+        return f"was ended by {signal.Signals(number).name}, with exit code {code}"
+    return f"ended with exit code {code}"
 
 
 def _graphs(directory: Path) -> set[Path]:

@@ -12,7 +12,7 @@ import typer
 
 from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.completion import complete_codes
-from scanopt_cli.cli.console import out, plug_in_warnings, tell
+from scanopt_cli.cli.console import out, plug_in_warnings
 from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.file_work import Done
 from scanopt_cli.cli.graph_files import graph_files
@@ -100,11 +100,10 @@ def check(
     ] = False,
     baseline: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Findings that are known, which are left out."),
-    ] = None,
-    write_baseline: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write all findings to this baseline, and exit with 0."),
+        typer.Option(
+            metavar="FILE",
+            help="A lock file, as `scanopt lock` writes it: its findings are known, and left out.",
+        ),
     ] = None,
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="Exit with 0 in spite of findings.")
@@ -131,10 +130,10 @@ def check(
     tool.scanopt.check of pyproject.toml may hold select, ignore, per-file-ignores and baseline;
     options win.
     """
+    from scanopt_cli.gates.known_findings import read_baseline
     from scanopt_cli.reports.check_totals import total
     from scanopt_cli.rules.rule_registry import selected
-    from scanopt_cli.rules.settings import read_baseline, settings_from_pyproject
-    from scanopt_cli.rules.settings import write_baseline as save_baseline
+    from scanopt_cli.rules.settings import settings_from_pyproject
 
     if fix and output is None and not diff:
         raise ScanoptError("needs a place", where="--fix", hint="give -o OUT, or --diff")
@@ -155,13 +154,10 @@ def check(
     left_out = comma_separated(ignore) or settings.ignore
     with plug_in_warnings():
         selected(chosen, left_out)
-    if write_baseline is not None and write_baseline.exists():
-        read_baseline(write_baseline)  # what is no baseline is not replaced
-    known = read_baseline(baseline or (None if write_baseline else settings.baseline))
+    known = read_baseline(baseline or settings.baseline)
     files = graph_files(graphs, files_from)
     places = {} if output is None else targets(list(files), output, force=force)
-    written = [("--write-baseline", write_baseline), *(("-o", place) for place in places.values())]
-    require_page(html, files, written)
+    require_page(html, files, [("-o", place) for place in places.values()])
     task = _Checking(
         select=tuple(chosen),
         ignore=tuple(left_out),
@@ -173,7 +169,6 @@ def check(
         places=places,
         draws=html is not None,
         keeps_result=output_format is CheckFormat.SARIF,
-        keeps_keys=write_baseline is not None,
         statistics=statistics,
         verbose=verbose,
         output_format=output_format,
@@ -187,10 +182,6 @@ def check(
     _print_end(summed, batch, output_format, statistics=statistics)
     if html is not None:
         write_page(html, summed.parts, batch.failures, verdict=total(summed.tally))
-    if write_baseline is not None:
-        save_baseline(write_baseline, summed.keys)
-        tell(f"wrote {write_baseline}")
-        return batch.finish()
     is_found = summed.tally.findings > 0
     is_found |= bool(summed.tally.mended) and not summed.tally.is_written
     return batch.finish(finding(is_found and not exit_zero))
@@ -202,7 +193,6 @@ class _Checked:
 
     tally: Tally
     result: CheckResult | None = None
-    keys: tuple[str, ...] = ()
     part: Part | None = None
 
 
@@ -212,13 +202,11 @@ class _Summed:
 
     tally: Tally = field(default_factory=lambda: _no_graph())
     results: dict[Path, CheckResult] = field(default_factory=dict)
-    keys: list[str] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
 
     def take(self, path: Path, checked: _Checked) -> None:
         """Add a graph."""
         self.tally += checked.tally
-        self.keys.extend(checked.keys)
         if checked.result is not None:
             self.results[path] = checked.result
         if checked.part is not None:
@@ -245,7 +233,6 @@ class _Checking:
     places: Mapping[Path, Path]
     draws: bool
     keeps_result: bool
-    keeps_keys: bool
     statistics: bool
     verbose: bool
     output_format: CheckFormat
@@ -281,7 +268,6 @@ class _Checking:
         checked = _Checked(
             Tally.of(result, mending),
             result if self.keeps_result else None,
-            tuple(each.key for each in result.findings) if self.keeps_keys else (),
             part,
         )
         entry = None if self.json is None else self.json.entry(as_json(path, result, mending))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from scanopt_cli.cli.console import out, tell
+from scanopt_cli.cli.diff_against import diff_against
 from scanopt_cli.cli.exits import ExitCode, finding
-from scanopt_cli.cli.options import AllowPackages, Format, HtmlFile, Trust
+from scanopt_cli.cli.options import AllowPackages, Format, GateFormat, HtmlFile, Jobs, Trust
 from scanopt_cli.cli.pages import require_page, write_page
-from scanopt_cli.cli.results import print_blocks, print_json
+from scanopt_cli.cli.results import add_to_step_summary, print_blocks, print_json
 from scanopt_cli.cli.session import session
 from scanopt_cli.errors import ScanoptError
 
@@ -24,18 +23,23 @@ if TYPE_CHECKING:
     from scanopt_cli.diff.changes import GraphDiff
 
 
-class DiffFormat(StrEnum):
-    """How a difference is printed."""
-
-    RICH = "rich"
-    JSON = "json"
-    GITHUB = "github"
-    MARKDOWN = "markdown"
-
-
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="A pickled graph: before.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="A pickled graph: after.")],
+    graphs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="A B|PATH...",
+            help="Two graph files, before and after; with --against, graph files and directories.",
+            readable=False,
+        ),
+    ],
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REV",
+            help="Compare each graph with what it is in git at this revision: a branch, a tag or "
+            "a commit.",
+        ),
+    ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -49,7 +53,12 @@ def diff(
         typer.Option("--only-budget", help="Exit with 1 for a broken budget, not for differences."),
     ] = False,
     stat: Annotated[
-        bool, typer.Option("--stat", help="Only counts: a line for each loop, and the totals.")
+        bool,
+        typer.Option(
+            "--stat",
+            help="Only counts: a line for each loop, the totals, and the counts of B that a "
+            "budget limits.",
+        ),
     ] = False,
     lines: Annotated[
         int,
@@ -63,14 +72,16 @@ def diff(
         bool, typer.Option("--names", help="Report renamed inputs and loops as differences too.")
     ] = False,
     html: HtmlFile = None,
-    output_format: Annotated[DiffFormat, typer.Option("--format", help="How to print it.")] = (
-        DiffFormat.RICH
+    output_format: Annotated[GateFormat, typer.Option("--format", help="How to print it.")] = (
+        GateFormat.RICH
     ),
+    jobs: Jobs = None,
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
     """Show what was added, removed, changed and rewired from A to B, loop bodies included.
 
+    With --against, A is what git has, and B the file; a graph that is new or gone is a difference.
     Exits with 0 if the graphs are the same, with 1 if they differ or B is over a budget; see
     --only-budget.
     """
@@ -82,7 +93,29 @@ def diff(
     )
     if only_budget and limits is None:
         raise ScanoptError("there is no budget", where="--only-budget", hint="give --budget COUNTS")
-    require_page(html, [a, b])
+    if against is not None:
+        return diff_against(
+            against,
+            graphs,
+            limits,
+            only_budget=only_budget,
+            stat=stat,
+            lines=lines,
+            names=names,
+            html=html,
+            output_format=output_format,
+            jobs=jobs,
+            trust=trust,
+            allow_package=allow_package,
+        )
+    if len(graphs) != 2:
+        raise ScanoptError(
+            f"takes two graphs, not {len(graphs)}",
+            where="diff",
+            hint="give A and B, or --against REV to compare files with what they were in git",
+        )
+    a, b = graphs
+    require_page(html, graphs)
     with session(a, b, trust=trust, allow_packages=allow_package) as work:
         before, after = map(work.load, (a, b))
         found = diff_graphs(before, after, names=names)
@@ -100,7 +133,7 @@ def _print(
     found: GraphDiff,
     violations: Sequence[Violation],
     file: Path,
-    output_format: DiffFormat,
+    output_format: GateFormat,
     *,
     stat: bool,
     lines: int,
@@ -113,17 +146,14 @@ def _print(
     for note in found.notes:
         tell(f"note: {note}")
     match output_format:
-        case DiffFormat.JSON:
+        case GateFormat.JSON:
             told = {"headline": headline(found)} | plain(found)
             print_json("diff", told | {"violations": plain(violations)})
-        case DiffFormat.GITHUB:
+        case GateFormat.GITHUB:
             out().out(diff_github.workflow_commands(found, violations, file=str(file)))
-            summary = os.environ.get("GITHUB_STEP_SUMMARY")
-            if summary:
-                with Path(summary).open("a", encoding="utf-8") as step_summary:
-                    step_summary.write(diff_github.step_summary(found, violations))
+            add_to_step_summary(diff_report(found, violations, stands_alone=True))
         case _:
-            stands_alone = output_format is DiffFormat.MARKDOWN
+            stands_alone = output_format is GateFormat.MARKDOWN
             report = diff_report(
                 found,
                 violations,

@@ -13,9 +13,10 @@ from types import FrameType
 
 from scanopt_cli.errors import LoadError
 from scanopt_cli.serialization.files import is_data_path
+from scanopt_cli.serialization.revisions import Blob
 
 SECONDS = 20
-"""Processor time for reading a file, in seconds. An honest file of 60,000 nodes takes half."""
+"""Processor time for reading a file, in seconds. An honest file of 100,000 nodes takes half."""
 SECONDS_FOR_A_KILOBYTE = 4
 """Processor time for each KB of a file that is rewritten, differentiated or compared.
 The third derivatives of the sample graphs take half."""
@@ -39,7 +40,7 @@ class _OutOfTime(BaseException):
 
 
 @contextmanager
-def limited(*paths: Path, trust: bool = False, only_read: bool = True) -> Iterator[None]:
+def limited(*paths: Path | Blob, trust: bool = False, only_read: bool = True) -> Iterator[None]:
     """Bound the processor time and the memory of what is done inside, as far as the system can.
 
     Time is bounded where there are interval timers (not on Windows) and in the main thread, memory
@@ -91,19 +92,20 @@ def patience(
     return None if trust else PATIENCE * (_seconds(path, only_read=only_read) + more)
 
 
-def _seconds(path: Path, *, only_read: bool) -> float:
+def _seconds(path: Path | Blob, *, only_read: bool) -> float:
     return max(SECONDS, (0 if only_read else SECONDS_FOR_A_KILOBYTE) * _kilobytes(path))
 
 
-def _kilobytes(path: Path) -> int:
+def _kilobytes(path: Path | Blob) -> int:
     """Return the size of a file; of one of data, that of a pickle of the same graph."""
     try:
-        return (path.stat().st_size * (_SMALLER if is_data_path(path) else 1)) >> 10
+        size = len(path.data) if isinstance(path, Blob) else path.stat().st_size
     except OSError:
         return 0
+    return (size * (_SMALLER if is_data_path(Path(str(path))) else 1)) >> 10
 
 
-def _refused(paths: tuple[Path, ...], much: str) -> LoadError:
+def _refused(paths: tuple[Path | Blob, ...], much: str) -> LoadError:
     is_lone = len(paths) == 1
     return LoadError(
         f"{'takes' if is_lone else 'take'} more than {much}",

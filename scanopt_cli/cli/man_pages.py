@@ -61,9 +61,10 @@ def _main_page(group: Any, context: Any, date: str) -> Iterator[str]:
     yield from _head("scanopt", group.help.removesuffix("."), date)
     yield from (r"\fBscanopt\fR [OPTIONS] COMMAND [ARGS]...", ".SH DESCRIPTION")
     yield from _paragraphs(
-        "scanopt loads a pickled graph of PyTensor's, runs passes on the loops in it, shows what "
-        "changed and why, and tests that the values stayed the same. `scanopt capture -- python "
-        "model.py` saves the graphs of a program; `scanopt explain TOPIC` says what a term means."
+        "scanopt loads a graph of PyTensor's from a file, runs passes on the loops in it, shows "
+        "what changed and why, and tests that the values stayed the same. `scanopt capture -- "
+        "python model.py` saves the graphs of a program; `scanopt explain TOPIC` says what a term "
+        "means."
     )
     yield from _section("OPTIONS", _records(group, context, "option"))
     commands = [

@@ -66,7 +66,10 @@ def optimize(
         int | None, typer.Option(min=1, help="How deep the trees are printed.")
     ] = None,
     time_passes: Annotated[
-        bool, typer.Option("--time-passes", help="Show the wall time of each pass.")
+        bool,
+        typer.Option(
+            "--time-passes", help="Show the wall time of each pass, and of what --verify compiles."
+        ),
     ] = False,
     limit: Annotated[
         int | None, typer.Option(min=0, help="Stop after so many rewrites, for bisection.")
@@ -98,10 +101,10 @@ def optimize(
     allow_package: AllowPackages = None,
 ) -> ExitCode:
     """Run passes on graphs; show what they did on one screen, and what is left to do."""
+    from scanopt_cli.gates.passes_gate import PassesGate
     from scanopt_cli.pipeline.grammar import parse
     from scanopt_cli.reports.check_totals import total
     from scanopt_cli.reports.document import Paragraph
-    from scanopt_cli.rules.gate import PassesGate
     from scanopt_cli.verification.modes import DEFAULT
 
     if mode and not verify:

@@ -23,6 +23,7 @@ from scanopt_cli.errors import PassFailedError
 from scanopt_cli.text import plural
 
 if TYPE_CHECKING:
+    from scanopt_cli.gates.passes_gate import PassesGate
     from scanopt_cli.ir.graph import Graph
     from scanopt_cli.page.contents.parts import Part
     from scanopt_cli.page.contents.stages import Stages
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from scanopt_cli.reports.as_json import JsonList
     from scanopt_cli.reports.check_totals import Tally
     from scanopt_cli.reports.document import Block
-    from scanopt_cli.rules.gate import PassesGate
     from scanopt_cli.rules.graph_checking import CheckResult
 
 
@@ -160,7 +160,6 @@ class Optimizing:
         from scanopt_cli.pipeline.grammar import parse
         from scanopt_cli.pipeline.optimizing import optimize
         from scanopt_cli.reports.check_totals import Tally
-        from scanopt_cli.reports.optimize_report import timings
         from scanopt_cli.rules.graph_checking import check
 
         with session(path, trust=self.trust, allow_packages=self.allow_packages) as work:
@@ -179,14 +178,19 @@ class Optimizing:
                         watch=_watching(stages, changes),
                         progress=show_progress,
                     )
-                seconds = {"loading": loaded - started, "optimizing": perf_counter() - loaded}
+                optimized = perf_counter()
                 left = check(result.graph)
                 mendable = None if self.gate is None else self.gate.check(graph, path)
+                seconds = {
+                    "loading": loaded - started,
+                    "optimizing": optimized - loaded,
+                    "checking": perf_counter() - optimized,
+                }
             place = self.places.get(path)
             if self.json is None:
                 self._print(graph, result, left, mendable, place)
             if self.time_passes:
-                print_to_stderr([timings(result.passes)])
+                print_to_stderr(_times(result))
             _print_warnings(path, result, self.limit)
             code = _write_if_verified(path, result, place, trust=self.trust)
             part = (
@@ -279,6 +283,15 @@ def _watching(
             each(snapshot)
 
     return watch if watches else None
+
+
+def _times(result: OptimizeResult) -> Iterator[Block]:
+    from scanopt_cli.reports.optimize_report import timings
+    from scanopt_cli.reports.times_report import times_report
+
+    yield timings(result.passes)
+    if result.verification is not None and result.verification.times is not None:
+        yield from times_report(result.verification.times)
 
 
 def _entry(

@@ -30,6 +30,15 @@ class ListFormat(StrEnum):
     MARKDOWN = "markdown"
 
 
+class GateFormat(StrEnum):
+    """How a result is printed that a CI job fails for."""
+
+    RICH = "rich"
+    JSON = "json"
+    GITHUB = "github"
+    MARKDOWN = "markdown"
+
+
 def require_page_for(page: Path | None, *, code: bool) -> None:
     """Check that ``--code`` is not given without ``--html``.
 
@@ -64,6 +73,14 @@ GraphFiles = Annotated[
         help="Graph files (.scanopt or pickles), directories of them, or patterns such as "
         "'graphs/**/*.pkl'.",
         show_default=False,
+        readable=False,
+    ),
+]
+LockedGraphs = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="GRAPH|DIR...",
+        help="Graph files, directories of them, or patterns; by default all that is locked.",
         readable=False,
     ),
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scanopt_cli.cli.console import err, out
@@ -58,6 +60,16 @@ def print_blocks(output_format: Format, blocks: Iterable[Block]) -> None:
             as_rich.show(out(), blocks)
         case _:
             raise ValueError(f"{output_format.value} is no format of text")
+
+
+def add_to_step_summary(blocks: Iterable[Block]) -> None:
+    """Print blocks in the summary of a step of GitHub Actions, if there is one."""
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary:
+        from scanopt_cli.reports.workflow import step_summary
+
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(step_summary(blocks))
 
 
 def print_to_stderr(blocks: Iterable[Block]) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scanopt_cli.cli.console import tell
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.pytensor_log import reported_failures
+from scanopt_cli.serialization.revisions import Blob
 from scanopt_cli.text import plural
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Session:
     trust: bool
     allow_packages: Sequence[str]
 
-    def load(self, path: Path, *, recorded: bool = False) -> Graph:
+    def load(self, path: Path | Blob, *, recorded: bool = False) -> Graph:
         """Load a graph, with its ``recorded`` calls or without; print notes and warnings on stderr.
 
         Without trust, processor time and memory are limited: to read a file takes less than what
@@ -33,12 +34,15 @@ class Session:
         """
         from scanopt_cli.analysis.provenance.locating import locate
         from scanopt_cli.ir.graph import listed_names
-        from scanopt_cli.serialization.loading import load
+        from scanopt_cli.serialization.loading import load, load_bytes
 
+        how: Any = {"trust": self.trust, "allow_packages": self.allow_packages}
         with warnings.catch_warnings(record=True) as caught, limited(path, trust=self.trust):
             warnings.simplefilter("always", UserWarning)
-            graph = load(
-                path, trust=self.trust, allow_packages=self.allow_packages, recorded=recorded
+            graph = (
+                load_bytes(path.data, path.name, **how)
+                if isinstance(path, Blob)
+                else load(path, recorded=recorded, **how)
             )
         locate(graph.fgraph)
         shared = graph.shared
@@ -52,7 +56,7 @@ class Session:
 
 @contextmanager
 def session(
-    *paths: Path, trust: bool, allow_packages: Sequence[str] | None, only_read: bool = False
+    *paths: Path | Blob, trust: bool, allow_packages: Sequence[str] | None, only_read: bool = False
 ) -> Iterator[Session]:
     """Limit processor time and memory while ``paths`` are worked on, unless ``trust``.
 

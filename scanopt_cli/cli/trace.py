@@ -13,6 +13,7 @@ from scanopt_cli.cli.options import (
     AllowPackages,
     ArgumentsFile,
     Format,
+    GraphFile,
     OutputFormat,
     Seed,
     Timeout,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def trace(
-    graph: Annotated[Path, typer.Argument(metavar="GRAPH", help="A pickled graph.")],
+    graph: GraphFile,
     other: Annotated[
         Path | None, typer.Argument(metavar="[B]", help="The second graph, with --between.")
     ] = None,

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def verify(
-    a: Annotated[Path, typer.Argument(metavar="A", help="A pickled graph: the reference.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="A pickled graph: the one to check.")],
+    a: Annotated[Path, typer.Argument(metavar="A", help="A graph file: the reference.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="A graph file: the one to check.")],
     runs: Annotated[
         int, typer.Option(min=1, help="How many random runs, beside recorded ones.")
     ] = 5,

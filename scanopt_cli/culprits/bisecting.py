@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import perf_counter
 from typing import Any
 
 from scanopt_cli.culprits.culprit import Bisection, Culprit, Maker
@@ -28,6 +29,7 @@ from scanopt_cli.pipeline.grammar import as_passes, parse, print_pipeline
 from scanopt_cli.serialization.loading import load
 from scanopt_cli.serialization.payload import decode
 from scanopt_cli.text import plural
+from scanopt_cli.verification.result import VerificationTimes
 from scanopt_cli.verification.spawning import Gate
 
 _COMPILE_SAFE = "compile-safe"
@@ -78,6 +80,7 @@ def bisect(
     ScanoptError
         If ``graph`` is no graph, or its file cannot be loaded.
     """
+    started = perf_counter()
     sequence = as_passes(passes)
     with TemporaryDirectory(prefix="scanopt-bisect-") as name:
         search = _Search(
@@ -93,6 +96,8 @@ def bisect(
         pipeline=print_pipeline(sequence),
         culprits=culprits,
         probes=search.probes,
+        seconds=perf_counter() - started,
+        times=VerificationTimes.joined(search.times) if search.times else None,
     )
 
 
@@ -110,6 +115,7 @@ class _Search:
         self.original = original
         self.wrong = wrong
         self.probes = 0
+        self.times: list[VerificationTimes] = []
         self._limits = limits
         self._runner = PassRunner(directory, limits)
         self._progress = progress
@@ -341,12 +347,17 @@ class _Search:
     # Of anything
 
     def _of(self, graph: Graph) -> Outcome:
-        self.probes += 1
-        return self.wrong.of(graph, self.original, self._limits)
+        return self._looked_at(self.wrong.of(graph, self.original, self._limits))
 
     def _gated(self, graph: Graph, most: int | None, directory: Path | None = None) -> Outcome:
+        gate = Gate(most, directory)
+        return self._looked_at(self.wrong.gated(graph, self.original, gate, self._limits))
+
+    def _looked_at(self, outcome: Outcome) -> Outcome:
         self.probes += 1
-        return self.wrong.gated(graph, self.original, Gate(most, directory), self._limits)
+        if outcome.times is not None:
+            self.times.append(outcome.times)
+        return outcome
 
     def _twice(self, probe: Callable[[], Outcome], what: str) -> Outcome:
         """Return whether one end has the property, which it must have twice or not at all."""

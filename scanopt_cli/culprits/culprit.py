@@ -8,6 +8,7 @@ from enum import StrEnum
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.presentation import Presented
 from scanopt_cli.remarks import Remark
+from scanopt_cli.verification.result import VerificationTimes
 
 
 class Maker(StrEnum):
@@ -94,9 +95,16 @@ class Bisection(Presented):
         compiled. None if the graph never had the property.
     probes
         How many graphs were looked at.
+    seconds
+        How long it took in all, by the clock.
+    times
+        Of that, how long graphs were compiled and called; ``None`` if a command did that, or no
+        graph was evaluated. Equal bisections may have taken different times.
     """
 
     property: str
     pipeline: str
     culprits: tuple[Culprit, ...]
     probes: int
+    seconds: float = field(default=0.0, compare=False)
+    times: VerificationTimes | None = field(default=None, compare=False)

@@ -21,7 +21,12 @@ from scanopt_cli.serialization.unpickler.generators import from_text
 from scanopt_cli.verification.child_process import MEMORY
 from scanopt_cli.verification.child_record import AppliedRewrite
 from scanopt_cli.verification.modes import PLAIN
-from scanopt_cli.verification.result import Difference, DifferenceKind, Verdict
+from scanopt_cli.verification.result import (
+    Difference,
+    DifferenceKind,
+    Verdict,
+    VerificationTimes,
+)
 from scanopt_cli.verification.spawning import ARGUMENTS, Gate, signal_name
 from scanopt_cli.verification.verifying import Evaluation, evaluate
 
@@ -53,6 +58,8 @@ class Outcome:
     kinds
         What kinds of things were seen, such as other shapes, or errors of one class. A graph of
         none of the kinds of another one is broken in another way.
+    times
+        How long it took to compile and to call the graph, if that was done here.
     """
 
     state: State
@@ -61,6 +68,7 @@ class Outcome:
     n_rewrites: int = 0
     last: AppliedRewrite | None = None
     kinds: tuple[str, ...] = ()
+    times: VerificationTimes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -337,4 +345,5 @@ def _outcome(found: Evaluation, state: State, why: str, mode: str | None) -> Out
         mode,
         rewritten.count if rewritten else 0,
         rewritten.last if rewritten else None,
+        times=found.verification.times,
     )

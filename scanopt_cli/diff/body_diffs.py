@@ -39,18 +39,36 @@ class Found:
     loops: tuple[LoopChange, ...] = ()
 
 
-class BodyDiffs:
-    """The differences found in bodies, and the nodes before that hold these bodies."""
+type Known = dict[Hashable, Found]
+"""What was found in bodies of one comparison, at any depth, by the bodies and the names in them."""
 
-    def __init__(self) -> None:
+
+class BodyDiffs:
+    """The differences found in bodies, and the nodes before that hold these bodies.
+
+    What is found in a body does not depend on what is around it but for the names of its inputs:
+    ``known`` keeps it for other graphs of the comparison. Else bodies that are applied twice in
+    each other would be compared as often as they are written out.
+    """
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
         self._found: dict[Hashable, Found] = {}
         self._holders: dict[tuple[Change, ...], list[Apply]] = {}
         self._of: dict[Apply, Found] = {}
 
-    def compare(self, node: Apply, key: Hashable, compare: Callable[[], Found]) -> Found:
-        """Return what ``compare`` finds in a body of ``node``, calling it once for each ``key``."""
+    def compare(
+        self, node: Apply, key: Hashable, names: Hashable, compare: Callable[[], Found]
+    ) -> Found:
+        """Return what ``compare`` finds in a body of ``node``, calling it once for each ``key``.
+
+        It is called once for each key with these ``names``, of all graphs of the comparison.
+        """
         if key not in self._found:
-            self._found[key] = compare()
+            named = key, names
+            if named not in self._known:
+                self._known[named] = compare()
+            self._found[key] = self._known[named]
         found = self._of[node] = self._found[key]
         self._holders.setdefault(found.changes, []).append(node)
         return found

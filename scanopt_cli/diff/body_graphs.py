@@ -10,6 +10,7 @@ from pytensor.graph.fg import FunctionGraph
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.matching.pairing import Pairs
 from scanopt_cli.ir.inner_graphs import body_of
+from scanopt_cli.ir.making_graphs import unfrozen
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.slots import STATES, Slot, SlotKind, SlotView
 
@@ -24,9 +25,8 @@ def body_graph(graph: IndexedGraph, node: Apply) -> FunctionGraph:
     """
     body = body_of(node.op)
     assert body is not None
-    copy = body.unfreeze()
-    names = _inner_names(graph, node) if is_loop(node) else [v.name for v in node.inputs]
-    for variable, name in zip(copy.inputs, names, strict=True):
+    copy = unfrozen(body)
+    for variable, name in zip(copy.inputs, inner_names(graph, node), strict=True):
         variable.name = name
     return copy
 
@@ -64,7 +64,10 @@ def _paired(places: _Places, others: _Places, pairs: Pairs) -> list[tuple[int, i
     ]
 
 
-def _inner_names(graph: IndexedGraph, node: Apply) -> list[str]:
+def inner_names(graph: IndexedGraph, node: Apply) -> list[str | None]:
+    """Return the names of the inputs of the body of ``node``, as `body_graph` gives them."""
+    if not is_loop(node):
+        return [variable.name for variable in node.inputs]
     view, names = graph.view(node), graph.slot_names(node)
     found = {
         variable: f"{names[slot]}{_time(slot.kind, tap)}"

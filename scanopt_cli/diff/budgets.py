@@ -1,23 +1,39 @@
-"""Budgets: upper limits on the counts of a graph, and the Scans that exceed them."""
+"""Budgets: upper limits on the counts of a graph, and the loops that exceed them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from scanopt_cli.analysis.inspection import ScanReport, inspect_graph
-from scanopt_cli.analysis.statistics import COUNTS, statistics
+from scanopt_cli.analysis.statistics import (
+    COUNTED,
+    COUNTS,
+    Statistics,
+    buffer_formula,
+    statistics,
+)
 from scanopt_cli.errors import ScanoptError
-from scanopt_cli.ir.graph import GraphLike, as_graph
+from scanopt_cli.ir.graph import Graph, GraphLike, as_graph
 from scanopt_cli.serialization.pyproject import table_in_pyproject
-from scanopt_cli.text import comma_separated
+from scanopt_cli.text import at_place, comma_separated, enumerated
 
 _SHORT = {"outer": "outer_nodes", "inner": "inner_nodes"}
-_KINDS = {"seqs": "seq", "non_seqs": "non_seq"}
+_KINDS = {count: kind for kind, count in COUNTED.items()}
+_DESIGNS = {"scans": "Scan", "loops": "TracedLoop"}
+_MOST_NAMED = 8
 _OPTION = "--budget"
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+LIMITED = (*COUNTS, "buffer_bytes")
+"""The counts that a budget may limit."""
+# What an unknown length is taken for, so that the bytes of buffers are one number.
+_LENGTH = 1_000
+_MOST_BYTES = 1 << 62
 
 
 type Budget = Mapping[str, int]
@@ -26,18 +42,28 @@ type Budget = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A count over its limit, and the Scans that make it up, each as ``path/name: share``."""
+    """A count over its limit, and the loops that make it up.
+
+    Attributes
+    ----------
+    count, limit, actual
+        The name of the count, its limit, and what it is.
+    loops
+        The loops, those with most of it first, each as ``path/name (model.py:41): share``.
+    """
 
     count: str
     limit: int
     actual: int
-    scans: tuple[str, ...]
+    loops: tuple[str, ...]
 
     @property
     def text(self) -> str:
         """The violation as one line."""
-        named = f" ({', '.join(self.scans)})" if self.scans else ""
-        return f"{self.count} is {self.actual}, the budget is {self.limit}{named}"
+        more = len(self.loops) - _MOST_NAMED
+        named = [*self.loops[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])]
+        told = f": {enumerated(named)}" if named else ""
+        return f"{self.count} is {self.actual}, the budget is {self.limit}{told}"
 
 
 def parse_budget(text: str) -> Budget:
@@ -83,22 +109,32 @@ def budget_from_pyproject(start: Path) -> Budget | None:
 
 def check(budget: Budget, graph: GraphLike) -> tuple[Violation, ...]:
     """Return every count of ``graph`` that is over its limit."""
-    fgraph = as_graph(graph).fgraph
-    counted = statistics(fgraph)
-    over = {name: limit for name, limit in budget.items() if getattr(counted, name) > limit}
-    scans = inspect_graph(fgraph).scans if over else ()
+    work = as_graph(graph)
+    counts = counted(work)
+    over = {name: limit for name, limit in budget.items() if counts[name] > limit}
+    scans = inspect_graph(work.fgraph).scans if over else ()
     return tuple(
-        Violation(name, limit, getattr(counted, name), _blamed(scans, name))
-        for name, limit in over.items()
+        Violation(name, limit, counts[name], _blamed(scans, name)) for name, limit in over.items()
     )
+
+
+def counted(graph: Graph) -> dict[str, int]:
+    """Return all that a budget may limit; bytes of buffers as if unknown lengths were 1,000."""
+    found = statistics(graph.fgraph)
+    try:
+        size = buffer_formula(graph.fgraph).at(_LENGTH)
+    except OverflowError:
+        size = inf
+    counts = {name: int(getattr(found, name)) for name in COUNTS}
+    return counts | {"buffer_bytes": int(min(max(size, 0), _MOST_BYTES))}
 
 
 def _budget(pairs: Iterable[tuple[str, int]], where: str) -> Budget:
     limits: dict[str, int] = {}
     for name, limit in pairs:
         full = _SHORT.get(name, name)
-        if full not in COUNTS:
-            known = ", ".join((*COUNTS, *_SHORT))
+        if full not in LIMITED:
+            known = ", ".join((*LIMITED, *_SHORT))
             raise ScanoptError(f"there is no count {name!r}", where=where, hint=f"known: {known}")
         if full in limits:
             raise ScanoptError(f"{name!r} is given twice", where=where)
@@ -106,19 +142,27 @@ def _budget(pairs: Iterable[tuple[str, int]], where: str) -> Budget:
     return limits
 
 
-def _blamed(scans: tuple[ScanReport, ...], count: str) -> tuple[str, ...]:
-    """Return the Scans that contribute to a count, largest share first."""
+def counts_text(counts: Statistics) -> str:
+    """Return the counts of a graph as `parse_budget` reads them, without those that are 0."""
+    names = {full: short for short, full in _SHORT.items()}
+    found = ((names.get(name, name), getattr(counts, name)) for name in COUNTS)
+    return ",".join(f"{name}={count}" for name, count in found if count) or "outer=0"
+
+
+def _blamed(loops: tuple[ScanReport, ...], count: str) -> tuple[str, ...]:
+    """Return the loops that contribute to a count, largest share first."""
+    if count == "buffer_bytes":  # formulas have no order
+        titles = (f"{'/'.join((*loop.path, loop.name))}{at_place(loop.place)}" for loop in loops)
+        named = zip(titles, loops, strict=True)
+        return tuple(f"{title}: {loop.bytes}" for title, loop in named if loop.bytes != "0")
     shares = []
-    for scan in scans:
-        name = "/".join((*scan.path, scan.name))
-        if count == "scans":
-            shares.append((1, name))
+    for loop in loops:
+        name = f"{'/'.join((*loop.path, loop.name))}{at_place(loop.place)}"
+        if count in _DESIGNS:
+            shares.append((int(loop.kind == _DESIGNS[count]), name))
         elif count == "inner_nodes":
-            shares.append((scan.inner_nodes, name))
-        else:
-            kind = _KINDS.get(count, count)
-            shares.append((sum(slot.kind == kind for slot in scan.slots), name))
+            shares.append((loop.inner_nodes, name))
+        elif count in _KINDS:
+            shares.append((sum(slot.kind == _KINDS[count] for slot in loop.slots), name))
     shares.sort(key=lambda share: -share[0])
-    return tuple(
-        name if count == "scans" else f"{name}: {share}" for share, name in shares if share
-    )
+    return tuple(name if count in _DESIGNS else f"{name}: {n}" for n, name in shares if n)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from pytensor.graph.basic import Apply
 
-from scanopt_cli.diff.body_diffs import Behind, BodyDiffs, Found, nodes_inside
-from scanopt_cli.diff.body_graphs import body_graph, inner_pairs, output_places
+from scanopt_cli.diff.body_diffs import Behind, BodyDiffs, Found, Known, nodes_inside
+from scanopt_cli.diff.body_graphs import body_graph, inner_names, inner_pairs, output_places
 from scanopt_cli.diff.changes import ONLY_IN, Change, ChangeKind, Note, Subject, SubjectKind
 from scanopt_cli.diff.edge_changes import entries
 from scanopt_cli.diff.grouping import Located, gathered, unnumbered
@@ -32,15 +32,21 @@ _SIZES = "sizes"
 
 
 def compare(
-    before: IndexedGraph, after: IndexedGraph, inputs: Pairs, outputs: Pairs, *, swapped: bool
+    before: IndexedGraph,
+    after: IndexedGraph,
+    inputs: Pairs,
+    outputs: Pairs,
+    *,
+    swapped: bool,
+    known: Known | None = None,
 ) -> Found:
     """Compare two graphs whose paired ``inputs`` and ``outputs`` are places in their lists.
 
-    The caller reports unpaired inputs and outputs.
+    The caller reports unpaired inputs and outputs. ``known`` is what was found in bodies before.
     """
     matching = match(before, after, inputs, outputs, swapped=swapped)
     share_names(matching)
-    return _GraphComparison(matching, swapped=swapped).run()
+    return _GraphComparison(matching, {} if known is None else known, swapped=swapped).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +65,14 @@ class _Lost:
 class _GraphComparison:
     """Reports one matching: Ops first, since they report some edges in their own words."""
 
-    def __init__(self, matching: Matching, *, swapped: bool) -> None:
+    def __init__(self, matching: Matching, known: Known, *, swapped: bool) -> None:
         self._matching = matching
         self._sides = matching.graphs
         self._swapped = swapped
         self._found: list[Located] = []
         self._lost: list[_Lost] = []
-        self._bodies = BodyDiffs()
+        self._known = known
+        self._bodies = BodyDiffs(known)
         self._unchanged = 0
         # Edges that a change reports, each with a key for that change.
         self._reported: tuple[dict[Edge, Hashable], dict[Edge, Hashable]] = ({}, {})
@@ -189,12 +196,13 @@ class _GraphComparison:
         def compare_bodies() -> Found:
             bodies = body_graph(before, node), body_graph(after, other)
             sides = two_sides(*bodies, inputs, self._sides)
-            return compare(*sides, inputs, outputs, swapped=self._swapped)
+            return compare(*sides, inputs, outputs, swapped=self._swapped, known=self._known)
 
         # Graphs that compare equal may hold zeros of different signs; their digests differ.
         digests = before.op_digest(node.op), after.op_digest(other.op)
         key = (digests, body_of(node.op), body_of(other.op), tuple(inputs), tuple(outputs))
-        found = self._bodies.compare(node, key, compare_bodies)
+        names = (*inner_names(before, node),), (*inner_names(after, other),)
+        found = self._bodies.compare(node, key, names, compare_bodies)
         self._unchanged += found.unchanged
         return found
 

@@ -23,6 +23,9 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "invariant",
         "on_numbers",
         "traced_loop",
+        "node",
+        "draw",
+        "line",
         "op_from_graph",
     ),
     "slots of a Scan": (
@@ -37,12 +40,13 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "untraced_state",
         "shared_state",
         "non_seq",
+        "loop_slots",
     ),
     "memory": ("buffer", "trace", "trimmed_scan"),
     "derivatives": ("pullback", "pushforward", "gradient_strategies", "pedigree"),
-    "rewrites": ("pass", "preset", "remark", "right_once_compiled"),
-    "checks": ("rule", "finding", "budget", "verify", "sameness"),
-    "programs": ("capture", "mode"),
+    "rewrites": ("pass", "preset", "remark", "guard", "right_once_compiled"),
+    "checks": ("rule", "finding", "budget", "lock_file", "verify", "sameness"),
+    "programs": ("enabled", "report", "capture", "file", "mode"),
 }
 """The files, without their endings, in the order in which they are listed and may be read."""
 

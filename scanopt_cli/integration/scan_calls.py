@@ -22,6 +22,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.scan.basic import scan
 from pytensor.scan.op import Scan
 
+from scanopt_cli.integration.density_loops import of_density
 from scanopt_cli.integration.replaced_loops import handing_on, keeping_apart, of_log_density
 from scanopt_cli.ir.scan_view import inner_slots
 from scanopt_cli.ir.written import Written, caller, mark
@@ -78,7 +79,7 @@ def _recording(original: Callable[..., None]) -> Callable[..., None]:
         # A program shall not fail for what is only shown.
         with suppress(Exception):
             if frame.f_code is scan.__code__:
-                place = caller() or Written("", 0, "")
+                place = of_density(frame) or caller() or Written("", 0, "")
                 mark(op, place._replace(arguments=_arguments(op, frame.f_locals)))
             else:
                 of_log_density(op, frame)

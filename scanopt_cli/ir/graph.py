@@ -14,6 +14,7 @@ from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.traversal import graph_inputs, io_toposort
 
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.ir.making_graphs import graph_over
 from scanopt_cli.presentation import Presented
 from scanopt_cli.text import few
 
@@ -108,7 +109,7 @@ def copy_nodes(fgraph: FunctionGraph, memo: dict[Any, Any] | None = None) -> Fun
             memo[old] = new
             new.tag.__dict__.update(old.tag.__dict__)
     outputs = [memo.setdefault(output, output) for output in fgraph.outputs]
-    return FunctionGraph(fgraph.inputs, outputs, clone=False)
+    return graph_over(fgraph.inputs, outputs)
 
 
 def replace_outputs(fgraph: FunctionGraph, form: FunctionGraph) -> None:
@@ -215,7 +216,7 @@ def from_io(
     memo: dict[Any, Any] = {variable: _as_input(variable) for variable in every}
     roots = [memo[variable] for variable in every]
     clone_get_equiv(every, outputs, copy_orphans=False, memo=memo)
-    fgraph = FunctionGraph(roots, [memo[output] for output in outputs], clone=False)
+    fgraph = graph_over(roots, [memo[output] for output in outputs])
     return Graph(fgraph=fgraph, source=source)
 
 

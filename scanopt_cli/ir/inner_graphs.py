@@ -6,6 +6,7 @@ a naive walker sees none of these.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import cast
@@ -127,18 +128,30 @@ def unfolded(graph: AbstractFunctionGraph) -> tuple[int, int]:
     may be far smaller.
     """
     known: dict[int, tuple[int, int]] = {}
+    counted: dict[int, list[tuple[AbstractFunctionGraph, int]]] = {}
     waiting = [graph]
     while waiting:
         current = waiting[-1]
-        inner = [body for node in current.apply_nodes for body in all_graphs(node.op)]
-        missing = [body for body in inner if id(body) not in known]
+        if id(current) not in counted:
+            counted[id(current)] = [
+                (body, count) for op, count in _distinct_ops(current) for body in all_graphs(op)
+            ]
+        inner = counted[id(current)]
+        missing = [body for body, _ in inner if id(body) not in known]
         waiting += missing
         if not missing:
             known[id(waiting.pop())] = (
-                sum(len(body.apply_nodes) + known[id(body)][0] for body in inner),
-                max((1 + known[id(body)][1] for body in inner), default=0),
+                sum(n * (len(body.apply_nodes) + known[id(body)][0]) for body, n in inner),
+                max((1 + known[id(body)][1] for body, _ in inner), default=0),
             )
     return known[id(graph)]
+
+
+def _distinct_ops(graph: AbstractFunctionGraph) -> list[tuple[Op, int]]:
+    """Return each Op object of a graph, and how many nodes have it: many nodes share one."""
+    counts = Counter(id(node.op) for node in graph.apply_nodes)
+    by_id = {id(node.op): node.op for node in graph.apply_nodes}
+    return [(by_id[number], count) for number, count in counts.items()]
 
 
 def all_graphs(op: Op) -> tuple[AbstractFunctionGraph, ...]:
@@ -148,15 +161,17 @@ def all_graphs(op: Op) -> tuple[AbstractFunctionGraph, ...]:
     seen: set[int] = set()
     while waiting:
         part = waiting.pop()
-        if isinstance(part, Mapping):
-            waiting.extend((*part.keys(), *part.values()))
+        if isinstance(part, Op):
+            if id(part) not in seen:
+                seen.add(id(part))
+                if derives(type(part), HasMultipleInnerGraph):
+                    graphs = cast("HasMultipleInnerGraph", part).inner_graphs
+                    found.update((id(graph), graph) for graph in graphs.values())
+                waiting.extend([held for name in HELD_OPS if (held := getattr(part, name, None))])
         elif isinstance(part, list | tuple | set | frozenset):
             waiting.extend(part)
-        elif isinstance(part, Op) and id(part) not in seen:
-            seen.add(id(part))
-            if isinstance(part, HasMultipleInnerGraph):
-                found.update((id(graph), graph) for graph in part.inner_graphs.values())
-            waiting.extend(getattr(part, name, None) for name in HELD_OPS)
+        elif isinstance(part, Mapping):
+            waiting.extend((*part.keys(), *part.values()))
     return tuple(found.values())
 
 
@@ -167,10 +182,14 @@ def walk(
     """Yield every node of ``graph`` and of its inner graphs, each distinct inner graph once."""
     waiting = [graph]
     seen: set[int] = set()
+    # Most nodes share their Op object with others, which is kept here so that its id stays its own.
+    ops: dict[int, Op] = {}
     while waiting:
         inner = waiting.pop()
         if id(inner) not in seen:
             seen.add(id(inner))
             for node in inner.toposort():
                 yield node
-                waiting.extend(into(node.op))
+                if id(node.op) not in ops:
+                    ops[id(node.op)] = node.op
+                    waiting.extend(into(node.op))

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path, PurePath
 from types import FrameType
 from typing import Any, NamedTuple
@@ -40,6 +41,9 @@ _ROOTS = {
 
 _REWRITING = (("pymc", "pytensorf.py"), ("pymc", "logprob"))
 """Where libraries rewrite the user's graphs: before derivatives, or for a log-density."""
+_DENSITIES = ("pymc", "logprob", "basic.py")
+_ASKS_FOR_DENSITY = "conditional_logp"
+"""Where PyMC asks distributions for their log-densities."""
 _REWRITER = ("pytensor", "graph", "rewriting")
 """What calls functions that rewrite nodes."""
 _REWRITES = re.compile(
@@ -47,6 +51,10 @@ _REWRITES = re.compile(
 )
 """A line that lets PyTensor rewrite, copy or compile a graph: the loops made there are copies."""
 _SCANS = re.compile(r"\bscan\(")
+
+
+type Frame = tuple[str, int, str, Any]
+"""File, line, function and source of a call, as in PyTensor's stacks."""
 
 
 class Written(NamedTuple):
@@ -159,12 +167,24 @@ def from_stacks(stacks: Any) -> Written | None:
     """Return the innermost line of the user's program in ``stacks``, a value of ``tag.trace``.
 
     If there is none, a line of a library other than PyTensor that builds loops, such as PyMC. The
-    stacks of loops that a library copied or rewrote say nothing.
+    stacks of loops that a library copied or rewrote say nothing, and of one that a distribution of
+    a library made for its log-density, the line that asked for that says nothing.
     """
     if not isinstance(stacks, list | tuple):
         return None
     known = [list(reversed(list(stack))) for stack in stacks]
-    frames = [frame for stack in known if not _is_rewritten(stack) for frame in stack]
+    return from_frames(
+        [
+            frame
+            for stack in known
+            if not _is_rewritten(stack)
+            for frame in takewhile(lambda frame: not asks_for_density(frame), stack)
+        ]
+    )
+
+
+def from_frames(frames: Sequence[Frame]) -> Written | None:
+    """Return the first line of the user's program in ``frames``, or else of another library."""
     libraries = [_library(file) for file, *_ in frames]
     for wanted in (lambda library: library is None, lambda library: library not in _OUTSIDE):
         for (file, line, function, _), library in zip(frames, libraries, strict=True):
@@ -173,7 +193,18 @@ def from_stacks(stacks: Any) -> Written | None:
     return None
 
 
-def _is_rewritten(stack: Sequence[tuple[str, int, str, Any]]) -> bool:
+def is_of_program(file: str) -> bool:
+    """Whether a file is the user's: of no installed library, and not Python's own."""
+    return _library(file) is None
+
+
+def asks_for_density(frame: Frame) -> bool:
+    """Whether a call is the one by which PyMC asks a distribution for its log-density."""
+    file, _, function, _ = frame
+    return function == _ASKS_FOR_DENSITY and PurePath(file).parts[-3:] == _DENSITIES
+
+
+def _is_rewritten(stack: Sequence[Frame]) -> bool:
     """Whether a stack, innermost frame first, is that of a rewrite, and not of who wrote a loop."""
     places = (i for i, (file, *_) in enumerate(stack) if _library(file) not in _OUTSIDE)
     first = next(places, None)
@@ -223,7 +254,7 @@ def shown_path(file: str) -> str:
 def caller() -> Written | None:
     """Return the line of the program that calls scanopt or PyTensor now."""
     frame: FrameType | None = sys._getframe(1)
-    stack: list[tuple[str, int, str, None]] = []
+    stack: list[Frame] = []
     while frame is not None:
         stack.insert(0, (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, None))
         frame = frame.f_back

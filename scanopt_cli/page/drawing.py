@@ -8,8 +8,10 @@ from itertools import count
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
+from pytensor.graph.op import Op
+from pytensor.raise_op import CheckAndRaise
 
-from scanopt_cli.analysis.expression_text import describe, loop_results
+from scanopt_cli.analysis.expression_text import LEFT_OUT, describe, loop_results
 from scanopt_cli.analysis.inspection import ReportedLoop, reported_loops
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.equivalence.sameness import Sameness
@@ -19,13 +21,15 @@ from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.page.correspondence import Correspondence, correspondence
 from scanopt_cli.page.ends import Around, End, Makers
 from scanopt_cli.page.grouping import grouped
-from scanopt_cli.page.picture import Box, BoxKind, Edge, Level, Picture, Stage
+from scanopt_cli.page.ordering import in_earlier_order
+from scanopt_cli.page.picture import Box, BoxKind, Edge, Level, Picture, Remarked, Stage
 from scanopt_cli.page.ports import facts, ports, type_text
-from scanopt_cli.text import cut
 
 _LONGEST = 80
 """How long the text of an operation may be."""
-_LONGEST_LABEL = 40
+_LONGEST_WHOLE = 100_000
+_MARK = "\ue000"
+"""Stands around the place of an operand: for private use, so that hardly any name has it."""
 _DEPTH = 2
 _DIGITS = 10
 _AT_THE_TOP = Around()
@@ -42,13 +46,12 @@ class Drawing:
         self,
         title: str,
         fgraph: FunctionGraph,
-        remarks: Iterable[tuple[str, str, str]] = (),
+        remarks: Iterable[Remarked] = (),
         seconds: float | None = None,
     ) -> None:
         """Draw the next stage of the graph, which must not change afterwards.
 
-        ``remarks`` are what a pass says of it: for each, its kind, the loop and the text.
-        ``seconds`` is how long the pass took in all.
+        ``remarks`` are what a pass says of it, ``seconds`` is how long that took.
         """
         level = f"stage {len(self._stages)}"
         reports = {one.loop.view.node: one for one in reported_loops(fgraph)}
@@ -65,10 +68,11 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """A level that is drawn: its graph, and the number of each node and end."""
+    """A level that is drawn: its graph, the number of each node and end, and their order."""
 
     graph: AbstractFunctionGraph
     numbers: Mapping[Apply | End, int]
+    places: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -111,16 +115,19 @@ class _StageDrawing:
             return
         found = None if before is None else correspondence(before.graph, graph, around.ends)
         numbers = self._numbered(graph, found, before)
-        known.drawn[name] = _Drawn(graph, numbers)
+        drawn = known.drawn[name] = _Drawn(graph, numbers)
         level = _LevelDrawing(graph, around, numbers, self.reports)
-        boxes = list(level.inputs())
+        middle = []
         for node in _in_order(graph):
             if node in level.titles:
                 body = self._body(node, found, before)
-                boxes.append(level.holder(node, body, known.digest(node)))
+                middle.append(level.holder(node, body, known.digest(node)))
             else:
-                boxes.append(level.operation(node, known.digest(node)))
-        boxes += level.outputs()
+                middle.append(level.operation(node, known.digest(node)))
+        earlier = {} if before is None else before.places
+        parts = (list(level.inputs()), middle, list(level.outputs()))
+        boxes = [box for part in parts for box in in_earlier_order(part, earlier)]
+        drawn.places.update((box.id, place) for place, box in enumerate(boxes))
         known.levels[name] = Level(boxes=tuple(boxes), shown=grouped(boxes))
 
     def _numbered(
@@ -185,14 +192,17 @@ class _LevelDrawing:
 
     def operation(self, node: Apply, digest: str) -> Box:
         """Return the box of a node without a body."""
+        text = self._text(node.outputs[0])
         return Box(
             id=self._numbers[node],
             kind=BoxKind.OPERATION,
             label=_label(node),
-            text=self._text(node.outputs[0]),
+            text=text,
+            whole=self._whole(node) if LEFT_OUT in text else (),
             type=type_text(node.outputs[0]),
             edges=self._makers.edges(node),
             digest=digest,
+            raises=_raises(node.op),
         )
 
     def holder(self, node: Apply, body: str, digest: str) -> Box:
@@ -231,6 +241,30 @@ class _LevelDrawing:
             variable, self._names, depth=_DEPTH, lengths=self._lengths, longest=_LONGEST
         )
 
+    def _whole(self, node: Apply) -> tuple[str | int, ...]:
+        """Return the operation of a node, and the place of each operand that is one itself."""
+
+        def told(places: Mapping[int, str]) -> str:
+            names = {node.inputs[place]: text for place, text in places.items()}
+            return describe(
+                node.outputs[0],
+                {**self._names, **names},
+                depth=1,
+                lengths=self._lengths,
+                longest=_LONGEST_WHOLE,
+            )
+
+        inside = {
+            place: f"{_MARK}{place}{_MARK}"
+            for place, variable in enumerate(node.inputs)
+            if describe(variable, self._names, 0, self._lengths) == LEFT_OUT
+        }
+        plain = told(dict.fromkeys(inside, ""))
+        if _MARK in plain:  # a name has it
+            return ()
+        pieces = told(inside).split(_MARK)
+        return tuple(int(p) if n % 2 else p for n, p in enumerate(pieces) if p)
+
 
 def _in_order(graph: AbstractFunctionGraph) -> list[Apply]:
     """Return the nodes, each behind those it reads and near to them, as outputs need them."""
@@ -247,8 +281,16 @@ def _in_order(graph: AbstractFunctionGraph) -> list[Apply]:
     return list(order)
 
 
+def _raises(op: Op) -> str:
+    """Return what a check raises, and when."""
+    if not isinstance(op, CheckAndRaise):
+        return ""
+    message = f": {op.msg}" if op.msg else ""
+    return f"raises {op.exc_type.__name__} unless its conditions hold{message}"
+
+
 def _label(node: Apply) -> str:
     """Return the name of an Op: of an elementwise one, that of the function of numbers."""
     of_numbers = getattr(node.op, "scalar_op", None)
     text = str(node.op) if of_numbers is None else type(of_numbers).__name__.lower()
-    return cut(text.partition("{")[0], _LONGEST_LABEL)
+    return text.partition("{")[0]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from scanopt_cli.page.picture import Picture
+from scanopt_cli.page.picture import Picture, Remarked
 from scanopt_cli.reports.document import Block
 
 
@@ -20,12 +20,58 @@ class Tone(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A row of the table of passes.
+
+    Attributes
+    ----------
+    name
+        The name of the pass, or what else the row is about.
+    change
+        What it changed, in counts.
+    stage
+        The place of the stage in the picture that it left; ``None`` if there is none.
+    seconds
+        How long it took, where that is known.
+    remarks
+        What it says of its work: for each, its kind, the loop, and the text.
+    """
+
+    name: str
+    change: str = ""
+    stage: int | None = None
+    seconds: float | None = None
+    remarks: Sequence[Remarked] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The runs of passes in order, each a row; ``drawn`` is the place of the picture of stages."""
+
+    rows: Sequence[Run]
+    drawn: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of the page's text; one that is not open is folded under its title."""
+    """A part of the page's text; one that is not open is folded under its title.
+
+    ``runs`` are a table of passes, below the blocks.
+    """
 
     title: str
-    blocks: Sequence[Block]
+    blocks: Sequence[Block] = ()
     is_open: bool = True
+    runs: Runs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """How long a part of the work took, in seconds by the clock, and of that its own parts."""
+
+    what: str
+    seconds: float
+    parts: Sequence[Spent] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +107,8 @@ class Page:
         What was found, in one sentence.
     tone
         How the verdict is meant.
+    times
+        What took how long, in the order in which it was done; nothing if that was not measured.
     sections
         The text, most important first.
     drawn
@@ -71,5 +119,6 @@ class Page:
     title: str
     verdict: str
     tone: Tone = Tone.NEUTRAL
+    times: Sequence[Spent] = ()
     sections: Sequence[Section] = ()
     drawn: Sequence[Drawn] = field(default=())

@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+type Remarked = tuple[str, str, str]
+"""A remark: its kind, the loop that it is on, and its text."""
+
 
 class BoxKind(StrEnum):
     """What a box stands for."""
@@ -78,7 +81,10 @@ class Box:
     label
         The name of an input, of an operation, or of a loop.
     text
-        The expression that it computes.
+        The expression that it computes, of which the innermost operations are left out.
+    whole
+        If ``text`` leaves out some: its own operation in pieces, where a number stands for what the
+        input of that place computes, which the box has that makes it.
     type
         The type of its result.
     edges
@@ -93,6 +99,8 @@ class Box:
         The level of its body.
     digest
         What it computes, in few letters: equal for equal loops. Of an operation, what its Op does.
+    raises
+        Of a check, the error that it raises, and when.
     slot
         Of an input or output of a body, the place of its port among those of the box around it.
     """
@@ -101,6 +109,7 @@ class Box:
     kind: BoxKind
     label: str
     text: str = ""
+    whole: tuple[str | int, ...] = ()
     type: str = ""
     edges: tuple[Edge, ...] = ()
     place: str = ""
@@ -108,6 +117,7 @@ class Box:
     ports: tuple[Port, ...] = ()
     body: str = ""
     digest: str = ""
+    raises: str = ""
     slot: int = -1
 
 
@@ -140,15 +150,15 @@ class Stage:
     level
         The level of the graph.
     seconds
-        How long the pass took in all, where that is known.
+        How long the pass took, in this run of it, where that is known.
     remarks
-        What it says of its work: for each, its kind, the loop, and the text.
+        What it says of its work.
     """
 
     title: str
     level: str
     seconds: float | None = None
-    remarks: tuple[tuple[str, str, str], ...] = ()
+    remarks: tuple[Remarked, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ import base64
 import gzip
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
@@ -23,15 +24,33 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from scanopt_cli.explain.topics import topic
-from scanopt_cli.page.page import Page, Tone
-from scanopt_cli.page.picture import Picture, Port
+from scanopt_cli.page.page import Page, Spent, Tone
+from scanopt_cli.page.picture import Picture, Port, Remarked
+from scanopt_cli.remarks import RemarkKind
 from scanopt_cli.reports import as_html
+from scanopt_cli.reports.optimize_report import REMARK_SIGNS
+from scanopt_cli.text import printable, time_text
 from scanopt_cli.version import __version__
 
-SCRIPTS = ("names", "levels", "layout", "boxes", "canvas", "details", "search", "app")
+SCRIPTS = (
+    *("names", "signs", "levels", "expressions", "layout", "boxes", "canvas", "legend"),
+    *("details", "search", "runs", "unfolding", "app"),
+)
 """The parts of the script, in the order in which they are joined: each uses those before it."""
 TONES = {Tone.GOOD: "✓ good", Tone.NEUTRAL: "i", Tone.WARNING: "! warning", Tone.BAD: "✗ bad"}
 """What is written beside a verdict, for who does not see its colour."""
+_WORDS = {
+    RemarkKind.PASSED: "done",
+    RemarkKind.MISSED: "not done",
+    RemarkKind.ANALYSIS: "noticed",
+    RemarkKind.WARNING: "warning",
+}
+SIGNS = {
+    **{kind.value: {"sign": s.text, "word": _WORDS[kind]} for kind, s in REMARK_SIGNS.items()},
+    "error": {"sign": "✗", "word": "error"},
+}
+"""The sign of each kind of remark, and its meaning."""
+_SHARE_WIDTH = 1_000
 _ELK = "elk-worker.min.js"
 
 
@@ -48,16 +67,41 @@ def render(page: Page) -> str:
     return template.render(
         page=page,
         tone_word=TONES[page.tone],
+        time_text=time_text,
+        signs=SIGNS,
+        in_short=_in_short,
+        printable=printable,
+        shares=_shares(page.times),
+        share_width=_SHARE_WIDTH,
         drawn=drawn,
         blocks=lambda blocks: Markup(as_html.render(blocks, with_classes=True)),
         script=Markup(f"\n{script}"),
         style=Markup(f"\n{style}"),
         script_digest=_digest(f"\n{script}"),
         style_digest=_digest(f"\n{style}"),
-        data=_packed(json.dumps({"drawn": drawn, "words": _words(kinds)}).encode()),
+        data=_packed(
+            json.dumps({"drawn": drawn, "words": _words(kinds), "remarks": SIGNS}).encode()
+        ),
         layout=_layout() if drawn else "",
         version=__version__,
     )
+
+
+def _shares(times: Sequence[Spent]) -> list[dict[str, float]]:
+    """Return where each time begins in a bar of all of them, and how wide it is there."""
+    total = sum(one.seconds for one in times) or 1.0
+    found, start = [], 0.0
+    for one in times:
+        width = _SHARE_WIDTH * one.seconds / total
+        found.append({"start": round(start, 1), "width": round(width, 1)})
+        start += width
+    return found
+
+
+def _in_short(remarks: Sequence[Remarked]) -> str:
+    """Return how many remarks there are of each kind."""
+    counts = Counter(kind for kind, _, _ in remarks)
+    return ", ".join(f"{counts[kind]} {SIGNS[kind]['word']}" for kind in SIGNS if counts[kind])
 
 
 def compact(value: Any) -> Any:

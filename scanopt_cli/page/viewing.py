@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from html import escape
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
@@ -181,13 +182,17 @@ def part_of(graph: Graph, shown: Shown, *, progress: Callable[[str], None] | Non
         more = tuple(code_sections(graph)) if shown.code else ()
         return view_part(Viewed(graph=graph, inspection=inspection, trace=trace, more=more))
     stages = Stages(graph)
+    started = perf_counter()
     result = optimize(graph, shown.passes, watch=stages.watch)
+    seconds = {"optimizing": perf_counter() - started}
     more = (
         *loop_sections(inspection, is_open=False),
         *value_sections(trace),
         *(code_sections(result.graph) if shown.code else ()),
     )
-    done = Optimized(result=result, left=check(result.graph), stages=stages, more=more)
+    done = Optimized(
+        result=result, left=check(result.graph), stages=stages, seconds=seconds, more=more
+    )
     part = optimize_part(done, graph.source)
     if trace is None:
         return part

@@ -26,6 +26,7 @@ from scanopt_cli.ir.inner_graphs import (
     walk,
     with_body,
 )
+from scanopt_cli.ir.making_graphs import unfrozen
 from scanopt_cli.ir.remembered_order import RememberedOrder
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.pipeline.contract import Fixpoint, Pass, PassContext, Rewrite, WholeGraph
@@ -97,7 +98,7 @@ class PipelineMemory:
         """Return a body that can be rewritten: for whoever does that, or gives it back."""
         found = self._unfrozen.pop(body, None)
         if found is None:
-            found = body.unfreeze()
+            found = unfrozen(body)
             remove_readers_fast(found)
             found.attach_feature(RememberedOrder())
         return found

@@ -37,11 +37,15 @@ _MOST_TURNS = 8
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The graph as it was right after a pass changed it, and what the pass says of that."""
+    """The graph as it was right after a pass changed it, and what the pass says of that.
+
+    ``seconds`` is how long this run of the pass took, by the clock.
+    """
 
     pass_name: str
     graph: Graph
     remarks: tuple[Remark, ...] = ()
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -214,9 +218,9 @@ def _run_once(
     watch: Callable[[Snapshot], None] | None,
     begin: Callable[[Pass], None] | None,
 ) -> tuple[PassRun, ...]:
-    def watched(item: Pass, _: object, remarks: Sequence[Remark]) -> None:
+    def watched(item: Pass, _: object, remarks: Sequence[Remark], seconds: float) -> None:
         if watch is not None:
-            watch(Snapshot(item.name, work.copy(), tuple(remarks)))
+            watch(Snapshot(item.name, work.copy(), tuple(remarks), seconds))
 
     return runner.run(work.fgraph, watch=watched, begin=begin)
 

@@ -65,10 +65,10 @@ class PassRun(Presented):
         )
 
 
-type Watcher = Callable[[Pass, FunctionGraph, Sequence[Remark]], None]
+type Watcher = Callable[[Pass, FunctionGraph, Sequence[Remark], float], None]
 """Called after each pass that changed something, with the graph as it is then.
 
-And with what the pass says of this one run of it.
+And with what the pass says of this one run of it, and how many seconds that took.
 """
 
 
@@ -215,7 +215,8 @@ def _run_phase(
             n_remarks = len(driver.remarks)
             started = perf_counter()
             is_rewritten = driver.run(fgraph)
-            seconds[position] += perf_counter() - started
+            spent = perf_counter() - started
+            seconds[position] += spent
             before = state
             if is_rewritten:
                 check(driver.item)
@@ -226,7 +227,7 @@ def _run_phase(
             changed[position] = True
             busy.append(driver)
             if watch is not None:
-                watch(driver.item, fgraph, _distinct(driver.remarks[n_remarks:]))
+                watch(driver.item, fgraph, _distinct(driver.remarks[n_remarks:]), spent)
         if not busy:
             break
         if rounds is None and number >= _ROUNDS_BEFORE_CYCLES:
@@ -242,11 +243,11 @@ def _run_phase(
         PassRun(
             name=driver.item.name,
             changed=has_changed,
-            seconds=spent,
+            seconds=spent_in_all,
             rewrites=driver.rewrites,
             remarks=_distinct(driver.remarks),
         )
-        for driver, spent, has_changed in zip(drivers, seconds, changed, strict=True)
+        for driver, spent_in_all, has_changed in zip(drivers, seconds, changed, strict=True)
     ]
 
 

@@ -1,6 +1,6 @@
 """The differences between two graphs, as workflow commands for GitHub Actions.
 
-A step may have ten annotations of each kind and a summary of 1 MiB.
+A step may have ten annotations of each kind.
 """
 
 from __future__ import annotations
@@ -10,15 +10,12 @@ from collections.abc import Mapping, Sequence
 from scanopt_cli.diff.budgets import Violation
 from scanopt_cli.diff.changes import Change, GraphDiff
 from scanopt_cli.diff.labels import holder_text
-from scanopt_cli.reports import as_markdown
 from scanopt_cli.reports.change_text import same_text, sentence
-from scanopt_cli.reports.diff_report import diff_report
 from scanopt_cli.reports.loop_text import headline
 from scanopt_cli.reports.workflow import command
 from scanopt_cli.text import at_place, printable
 
 _MOST = 10
-_SUMMARY_BYTES = 1_000_000
 
 
 def workflow_commands(diff: GraphDiff, violations: Sequence[Violation] = (), *, file: str) -> str:
@@ -61,12 +58,3 @@ def _where(change: Change, places: _Places) -> str:
     place = places.get(change.where) or places.get((*change.where, change.subject.op))
     name = "/".join(change.where) or "the graph"
     return f"{name}{at_place(place)}"
-
-
-def step_summary(diff: GraphDiff, violations: Sequence[Violation] = ()) -> str:
-    """Return the difference as Markdown, cut to a size that GitHub accepts."""
-    text = as_markdown.render(diff_report(diff, violations, stands_alone=True))
-    if len(text.encode()) > _SUMMARY_BYTES:
-        cut = text.encode()[:_SUMMARY_BYTES].decode(errors="ignore")
-        text = f"{cut.rpartition('\n')[0]}\n- … the rest is too long for a step summary"
-    return f"{text}\n"

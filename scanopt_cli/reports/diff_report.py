@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from scanopt_cli.diff.budgets import Violation
+from scanopt_cli.diff.budgets import Violation, counts_text
 from scanopt_cli.diff.changes import Change, ChangeKind, GraphDiff, LoopChange, LoopFate, total
 from scanopt_cli.reports.change_text import note_texts, sentence
 from scanopt_cli.reports.diff_brief import brief, height
@@ -65,6 +65,8 @@ def diff_report(
         yield from brief(diff, max(lines - taken, 1)) if lines else _whole(diff)
         if "?" in above:
             yield Paragraph(UNNAMED)
+    if stat:
+        yield Paragraph(f"counts of B, as --budget takes them: {counts_text(diff.after)}")
     if stands_alone:
         yield from (Paragraph(f"note: {note}") for note in diff.notes)
     else:

@@ -32,7 +32,7 @@ _LEFT = Sign("=", Style.WARNING, "left")
 _MOST_COMPILATIONS = 30
 _MOST_LOOPS = 30
 _MOST_OPERATIONS = 6
-_STAGES = {
+STAGES = {
     "passes": "passes",
     "rewriting": "PyTensor",
     "reading": "reading",
@@ -88,7 +88,7 @@ def _compilations(found: Sequence[Compilation]) -> Iterator[Block]:
 
 def _spent(done: Compilation) -> str:
     """Return how long the stages of a compilation took, those that took any time."""
-    spent = {title: getattr(done.stages, name) for name, title in _STAGES.items()}
+    spent = {title: getattr(done.stages, name) for name, title in STAGES.items()}
     told = {title: seconds for title, seconds in spent.items() if seconds >= _LEAST_SECONDS}
     return ", ".join(f"{title} {seconds:.2f}" for title, seconds in told.items())
 

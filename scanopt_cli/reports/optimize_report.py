@@ -57,7 +57,7 @@ _SLOTS_OF_LOOPS: _Counts = {
     "constants": ("non_seqs", "constants"),
 }
 _NODES: _Counts = {"nodes outside": ("outer_nodes",), "nodes inside": ("inner_nodes",)}
-_SIGNS = {
+REMARK_SIGNS = {
     RemarkKind.PASSED: Sign("~", Style.GOOD, "passed"),
     RemarkKind.MISSED: Sign("=", Style.WARNING, "missed"),
     RemarkKind.ANALYSIS: Sign("?", Style.FAINT, "analysis"),
@@ -251,7 +251,9 @@ def _loops(remarks: Iterable[Remark]) -> Iterator[Item]:
         found.sort(key=importance)
         place = next((remark.place for remark in found if remark.place is not None), None)
         texts = list(dict.fromkeys(map(text_of, found)))
-        yield Item(_line(scan, place, _joined(texts)), sign=_SIGNS[RemarkKind.PASSED], depth=1)
+        yield Item(
+            _line(scan, place, _joined(texts)), sign=REMARK_SIGNS[RemarkKind.PASSED], depth=1
+        )
 
 
 def _joined(texts: Sequence[str]) -> str:
@@ -267,7 +269,7 @@ def _joined(texts: Sequence[str]) -> str:
 
 def _item(remark: Remark) -> Item:
     line = _line(remark.scan, remark.place, text_of(remark), bracketed_hint(remark))
-    return Item(line, sign=_SIGNS[remark.kind], depth=1)
+    return Item(line, sign=REMARK_SIGNS[remark.kind], depth=1)
 
 
 def _line(scan: str, place: str | None, text: str, hint: str = "") -> Line:

@@ -205,6 +205,7 @@ REASONS: Mapping[Why, str] = {
     Why.SEQUENCE_LENGTH: "a sequence is not proved to be as long as the loop has steps",
     Why.SEQUENCE_SHORT: "one of its sequences may be too short",
     Why.SHAPE_MAY_CHANGE: "its shape may change in a step",
+    Why.SHAPE_UNKNOWN: "its shape is not known",
     Why.STEPS_AS_FAST: "compiled steps compute it as fast",
     Why.STEPS_COMPUTED: "how many steps there are may depend on another loop",
     Why.STATE_UNTRACED: "it has states without a trace",
@@ -246,6 +247,8 @@ HINTS: Mapping[Why, str] = {
     Why.NO_STEPS: "use a constant n_steps, or sequences of static length",
     Why.ROUNDS_TWICE: "match-precision{exact=false} carries it in float64",
     Why.SEQUENCE_SHORT: "cut the sequences to n_steps, or leave n_steps out",
+    Why.SHAPE_UNKNOWN: "if no axis is longer than about 8, give it a static shape by "
+    "pt.specify_shape or pm.freeze_dims_and_data; larger arrays gain little",
     Why.TRACE_OF_NO_STEPS: "use a constant n_steps, or sequences of static length",
 }
 """What a user can do about a missed rewrite, where it is known."""

@@ -17,7 +17,7 @@ from scanopt_cli.analysis.provenance.scan_origin import Origin
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.ir.scan_view import ScanView
-from scanopt_cli.ir.slots import STATES
+from scanopt_cli.ir.slots import STATES, Slot
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.remarks import Remark
@@ -119,5 +119,16 @@ class CheckContext:
 
     def digest(self, loop: NamedLoop | None) -> str:
         """Return what is equal for loops that compute the same; of the graph, if there is none."""
-        graph = self.fgraph if loop is None else loop.view.op.fgraph
-        return self._sameness.of_graph(graph).hex()[:16]
+        if loop is None:
+            return self._sameness.of_graph(self.fgraph).hex()[:16]
+        return self._sameness.form(loop.view.op).key.hex()[:16]
+
+    def place(self, loop: NamedLoop, slot: Slot) -> int:
+        """Return the place of a slot in an order that is that of all loops that compute the same.
+
+        Slots that only what feeds them tells apart have one place.
+        """
+        form = self._sameness.form(loop.view.op)
+        own = form.signatures[loop.view.slots.index(slot)]
+        alike = zip(form.signatures, form.ranks, strict=True)
+        return min(rank for signature, rank in alike if signature == own)

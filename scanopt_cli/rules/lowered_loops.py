@@ -17,6 +17,7 @@ from scanopt_cli.analysis.step_costs import ArrayOperation, computes, step_cost
 from scanopt_cli.errors import PassError
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.inner_graphs import core_op, walk
+from scanopt_cli.ir.making_graphs import graph_over
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.ir.slots import SlotView
 from scanopt_cli.pipeline.grammar import parse
@@ -77,7 +78,7 @@ def lowered_loops(
     _, named = titled_copy(fgraph, loops)
     outputs = substituted(named, inputs or {})
     roots = [(inputs or {}).get(variable, variable) for variable in fgraph.inputs]
-    work = FunctionGraph(roots, outputs, clone=False)
+    work = graph_over(roots, outputs)
     try:
         runs = run_pipeline(work, parse(_TO_NUMBERS), rounds=1, strict=strict)
     except PassError:

@@ -139,7 +139,7 @@ class Rule(ABC):
         """
         digests = sorted({context.digest(each) for each in (loop, *others)})
         names = () if loop is None else tuple(loop.names[slot] for slot in slots)
-        places = () if loop is None else tuple(str(loop.view.slots.index(slot)) for slot in slots)
+        places = () if loop is None else sorted(context.place(loop, slot) for slot in slots)
         return Finding(
             code=self.code,
             name=self.name,
@@ -150,7 +150,7 @@ class Rule(ABC):
             text=text,
             cost=cost,
             fix=self.fix if isinstance(fix, EllipsisType) else fix,
-            key=":".join((self.code, *digests, *places)),
+            key=":".join((self.code, *digests, *map(str, places))),
         )
 
 

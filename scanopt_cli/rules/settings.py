@@ -1,22 +1,16 @@
-"""The settings of `check` in pyproject.toml, and the baseline file."""
+"""The settings of `check` in pyproject.toml."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from scanopt_cli.errors import ScanoptError
-from scanopt_cli.rules.graph_checking import Baseline
-from scanopt_cli.serialization.files import read_bytes
 from scanopt_cli.serialization.pyproject import table_in_pyproject
-from scanopt_cli.serialization.writing import write_atomically
 
-_SCHEMA = 1
 _TABLE = "tool.scanopt.check"
 
 
@@ -31,7 +25,7 @@ class Settings:
     per_file_ignores
         Such codes by patterns of files.
     baseline
-        The file of known findings, beside pyproject.toml unless its path is absolute.
+        The lock file of known findings, beside pyproject.toml unless its path is absolute.
     """
 
     select: tuple[str, ...] = ()
@@ -88,36 +82,3 @@ def _codes(found: Any, entry: str, path: Path) -> tuple[str, ...]:
     if not isinstance(found, list) or not all(isinstance(code, str) for code in found):
         raise ScanoptError(f"[{_TABLE}] {entry} is no list of codes", where=str(path))
     return tuple(found)
-
-
-def read_baseline(path: Path | None) -> Baseline:
-    """Return the findings that a baseline file holds, and how many of each; none without a file.
-
-    Raises
-    ------
-    ScanoptError
-        If the file cannot be read, or is no baseline.
-    """
-    if path is None:
-        return {}
-    data = read_bytes(path)
-    try:
-        content = json.loads(data)
-        counts = content["findings"]
-        is_baseline = content["schema"] == _SCHEMA and all(
-            isinstance(key, str) and type(count) is int for key, count in counts.items()
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        is_baseline = False
-    if not is_baseline:
-        raise ScanoptError(
-            "is no baseline", where=str(path), hint="write one by `scanopt check --write-baseline`"
-        )
-    return {str(key): int(count) for key, count in counts.items()}
-
-
-def write_baseline(path: Path, keys: Iterable[str]) -> None:
-    """Write the findings that are known from now on, by their keys."""
-    counts = dict(sorted(Counter(keys).items()))
-    text = json.dumps({"schema": _SCHEMA, "findings": counts}, indent=1)
-    write_atomically(path, f"{text}\n".encode())

@@ -20,7 +20,7 @@ class TrimmedForward(Rule):
     PyTensor's ``scan_save_mem`` lets a loop keep the rows alone that are read. The pullback of such
     a loop reads the others, too, and finds later rows in their place::
 
-        graph = so.load("optimized.pkl")  # by save-mem
+        graph = so.load("optimized.scanopt")  # by save-mem
         pt.grad(graph.outputs[0], graph.inputs[0])  # wrong
 
     Differentiate first, and optimize then.

@@ -38,7 +38,10 @@ class UnknownShapes(Rule):
 
     Give the inputs that are named a static shape: ``pt.tensor("x", shape=(3,))``,
     ``pt.specify_shape(x, (3,))``, ``pytensor.shared(value, shape=value.shape)``, or
-    ``pm.freeze_dims_and_data`` in PyMC. It makes no difference for arrays of more entries.
+    ``pm.freeze_dims_and_data`` in PyMC. It pays for small arrays: a step of a filter of 2 to
+    8 states takes a fifth to a quarter of the time, of 12 states nine tenths, and from 16 on as
+    long as before. A network, which multiplies one vector by a matrix, gains a quarter up to 32
+    units, and nothing from 64 on. Compiling takes as long with as without.
 
     It is tried out: with three entries along each of these lengths (or two, if three do not fit
     lengths that are known), the loop does run on numbers (within ``so.enabled()``, or after the
@@ -72,8 +75,8 @@ class UnknownShapes(Rule):
             told.add(frozenset(axes))
             names = _named(axes, given)
             text = (
-                f"each step computes on arrays, since shapes are not known: if they are small, give"
-                f" {names}"
+                "each step computes on arrays, since shapes are not known: if no axis is longer "
+                f"than about 8, give {names}"
             )
             yield self.at(context, loop, text, cost=work(loop))
 

@@ -27,6 +27,7 @@ GRAPH_SUFFIXES = (DATA_SUFFIX, f"{DATA_SUFFIX}.gz", ".pkl", ".pkl.gz")
 GIVE_A_FILE = "give the path of a graph file"
 _UNPACK_IT = "unpack it by gzip -d, if you trust its author"
 _GZIP = b"\x1f\x8b"
+_LFS = b"version https://git-lfs.github.com/spec/"
 _OTHER_KINDS = (
     (b"\x7fELF", "an ELF binary"),
     (b"\x89HDF", "an HDF5 file"),
@@ -47,8 +48,17 @@ def read_file(path: Path) -> bytes:
         If the file is missing, unreadable, not a regular file, empty, evidently no graph, a
         damaged gzip file, or larger than `MAX_BYTES`.
     """
-    where = str(path)
-    data = read_bytes(path)
+    return unpacked(read_bytes(path), str(path))
+
+
+def unpacked(data: bytes, where: str) -> bytes:
+    """Return the contents of a graph file that holds ``data``, as `read_file` does.
+
+    Raises
+    ------
+    LoadError
+        As in `read_file`.
+    """
     if data.startswith(_GZIP):
         try:
             data = _unzipped(data, where)
@@ -58,6 +68,9 @@ def read_file(path: Path) -> bytes:
             ) from None
     if not data:
         raise LoadError("is empty", where=where, hint="write it again")
+    if data.startswith(_LFS):
+        hint = "run git lfs pull"
+        raise LoadError("is a pointer of Git LFS, not the graph itself", where=where, hint=hint)
     for magic, kind in _OTHER_KINDS:
         if data.startswith(magic):
             raise LoadError(f"is {kind}, not a graph", where=where, hint="give a graph file")

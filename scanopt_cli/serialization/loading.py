@@ -24,14 +24,14 @@ from scanopt_cli.ir.node_types import type_error
 from scanopt_cli.ir.scan_view import scan_op
 from scanopt_cli.serialization.compiled import CompiledGraph, graph_of, inspect_function
 from scanopt_cli.serialization.data.container import MAGIC, payload_of
-from scanopt_cli.serialization.files import read_file
+from scanopt_cli.serialization.files import read_file, unpacked
 from scanopt_cli.serialization.payload import FORMAT, decode, output_name
 from scanopt_cli.serialization.unpickler.graph_builder import read_safely
 from scanopt_cli.serialization.values import read_values
 from scanopt_cli.text import with_article
 
-MOST_NODES = 60_000
-"""The most nodes outside of inner graphs: PyTensor's own rewrites take seconds for so many."""
+MOST_NODES = 120_000
+"""The most nodes outside of inner graphs: PyTensor's own rewrites take a minute for so many."""
 MOST_UNFOLDED = 300_000
 """The most nodes, counted at each application: nested graphs that share a body have few distinct
 nodes, but the time to visit each application grows exponentially with their depth."""
@@ -83,15 +83,34 @@ def load(
         If it holds something that is not loaded without ``trust``.
     """
     source = Path(path)
-    where = str(source)
-    data = read_file(source)
-    if data.startswith(MAGIC):
-        graph = interpret(payload_of(data, where), where)
-    else:
-        held = _unpickle(data, where) if trust else read_safely(data, where, allow_packages)
-        graph = interpret(held, where, trust=trust)
+    graph = _loaded(read_file(source), str(source), trust=trust, allow_packages=allow_packages)
     _warn_of_version(graph)
     return _with_recorded(graph, source) if recorded else graph
+
+
+@bounded_folding()
+def load_bytes(
+    data: bytes, where: str, *, trust: bool = False, allow_packages: Sequence[str] = ()
+) -> Graph:
+    """Read the graph in the content of a file, as `load` does; ``where`` names it in messages.
+
+    Raises
+    ------
+    LoadError
+        If it holds no graph.
+    UnsafeFileError
+        If it holds something that is not loaded without ``trust``.
+    """
+    graph = _loaded(unpacked(data, where), where, trust=trust, allow_packages=allow_packages)
+    _warn_of_version(graph)
+    return graph
+
+
+def _loaded(data: bytes, where: str, *, trust: bool, allow_packages: Sequence[str]) -> Graph:
+    if data.startswith(MAGIC):
+        return interpret(payload_of(data, where), where)
+    held = _unpickle(data, where) if trust else read_safely(data, where, allow_packages)
+    return interpret(held, where, trust=trust)
 
 
 def _unpickle(data: bytes, where: str) -> Any:

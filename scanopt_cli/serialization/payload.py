@@ -25,6 +25,7 @@ from scanopt_cli.errors import LoadError
 from scanopt_cli.ir.call_traces import written_in
 from scanopt_cli.ir.graph import Graph, check_counts
 from scanopt_cli.ir.interning import beyond_equality, is_sparse
+from scanopt_cli.ir.making_graphs import graph_over
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.written import marked, written
 from scanopt_cli.serialization.written_loops import entries, mark_loops
@@ -167,7 +168,7 @@ def decode(payload: Mapping[str, Any], where: str) -> Graph:
     outputs = [variables[_number(output)] for output in payload["outputs"]]
     mark_loops(ops, payload.get("written", ()))
     return Graph(
-        fgraph=FunctionGraph(inputs, outputs, clone=False),
+        fgraph=graph_over(inputs, outputs),
         source=where,
         recorded=tuple(
             tuple(_value(value) for _, value in zip(inputs, call, strict=True))

@@ -13,6 +13,7 @@ from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.errors import brief
+from scanopt_cli.gates.known_findings import read_baseline
 from scanopt_cli.integration.capture.hooks import FirstCall, listen, stop_listening
 from scanopt_cli.integration.capture.origin import origin
 from scanopt_cli.integration.scan_calls import begin, end
@@ -23,7 +24,7 @@ from scanopt_cli.reports.check_report import told
 from scanopt_cli.rules.graph_checking import Baseline, CheckResult, check
 from scanopt_cli.rules.rule_contract import Finding
 from scanopt_cli.rules.rule_registry import selected
-from scanopt_cli.rules.settings import Settings, read_baseline, settings_from_pyproject
+from scanopt_cli.rules.settings import Settings, settings_from_pyproject
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,16 @@ class Rewritten:
 
 
 @dataclass(frozen=True, slots=True)
+class Timed:
+    """The wall time of one compilation of a graph by a mode, or of one call of what it made."""
+
+    graph: str
+    mode: str
+    is_call: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """Why not everything was evaluated."""
 
@@ -95,12 +105,24 @@ class Done:
     """The end of a record that is complete."""
 
 
-type Entry = Doing | Comparison | Unevaluated | CompiledRun | ModeNote | Rewritten | Failed | Done
+type Entry = (
+    Doing | Comparison | Unevaluated | CompiledRun | ModeNote | Rewritten | Timed | Failed | Done
+)
 """An entry of the record; a `Comparison` is that of one run of both graphs as they are."""
 
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
-    for kind in (Doing, Comparison, Unevaluated, CompiledRun, ModeNote, Rewritten, Failed, Done)
+    for kind in (
+        Doing,
+        Comparison,
+        Unevaluated,
+        CompiledRun,
+        ModeNote,
+        Rewritten,
+        Timed,
+        Failed,
+        Done,
+    )
 }
 
 

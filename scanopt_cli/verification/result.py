@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from scanopt_cli.presentation import Presented
@@ -86,6 +87,81 @@ class Difference(Presented):
     loops: tuple[LoopAt, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompilationTimes:
+    """What it took to compile one of two graphs by one mode, and to call it: wall time.
+
+    Attributes
+    ----------
+    graph
+        Which one: ``a`` or ``b``.
+    mode
+        The mode; ``plain`` if the graph was evaluated as it is.
+    compiling
+        The seconds that PyTensor took.
+    first_call
+        The seconds of the first call, in which Numba and JAX compile what PyTensor made for them;
+        0 if there was none.
+    later_calls
+        The seconds of all other calls together.
+    calls
+        How many calls there were.
+    """
+
+    graph: str
+    mode: str
+    compiling: float = 0.0
+    first_call: float = 0.0
+    later_calls: float = 0.0
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationTimes:
+    """How long a verification took: wall time.
+
+    Attributes
+    ----------
+    seconds
+        In all, the start of the child process included.
+    compilations
+        Of that, what it took to compile graphs and to call them. The rest is the start of the
+        process, and drawing arguments and comparing values.
+    """
+
+    seconds: float
+    compilations: tuple[CompilationTimes, ...] = ()
+
+    @property
+    def compiling(self) -> float:
+        """The seconds of compilations and of first calls, in which Numba and JAX compile."""
+        return sum(each.compiling + each.first_call for each in self.compilations)
+
+    @property
+    def running(self) -> float:
+        """The seconds of all other calls."""
+        return sum(each.later_calls for each in self.compilations)
+
+    @classmethod
+    def joined(cls, several: Iterable[VerificationTimes]) -> VerificationTimes:
+        """Return the times of several verifications together."""
+        seconds, found = 0.0, dict[tuple[str, str], CompilationTimes]()
+        for one in several:
+            seconds += one.seconds
+            for more in one.compilations:
+                key = more.graph, more.mode
+                known = found.get(key, CompilationTimes(graph=more.graph, mode=more.mode))
+                found[key] = CompilationTimes(
+                    graph=more.graph,
+                    mode=more.mode,
+                    compiling=known.compiling + more.compiling,
+                    first_call=known.first_call + more.first_call,
+                    later_calls=known.later_calls + more.later_calls,
+                    calls=known.calls + more.calls,
+                )
+        return cls(seconds=seconds, compilations=tuple(found.values()))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Verification(Presented):
     """Whether two graphs compute the same values, and on what evidence.
@@ -111,6 +187,8 @@ class Verification(Presented):
     remarks
         How the comparison departs from the usual one: inputs that correspond by name, outputs too
         small to be compared.
+    times
+        How long it took; equal verifications may have taken different times.
     """
 
     verdict: Verdict
@@ -121,6 +199,7 @@ class Verification(Presented):
     modes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    times: VerificationTimes | None = field(default=None, compare=False)
 
     @property
     def ok(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
+from time import perf_counter
 
 from pytensor.graph.basic import Variable
 
@@ -16,13 +17,20 @@ from scanopt_cli.verification.child_record import (
     ModeNote,
     Record,
     Rewritten,
+    Timed,
     Unevaluated,
 )
 from scanopt_cli.verification.comparison import Comparison
 from scanopt_cli.verification.input_pairing import matched
 from scanopt_cli.verification.loops_behind import loops_behind
 from scanopt_cli.verification.modes import DEFAULT, compiling_modes
-from scanopt_cli.verification.result import DifferenceKind, Verdict, Verification
+from scanopt_cli.verification.result import (
+    CompilationTimes,
+    DifferenceKind,
+    Verdict,
+    Verification,
+    VerificationTimes,
+)
 from scanopt_cli.verification.spawning import Gate, Request, run_child, tables
 
 TIMEOUT = 300.0
@@ -128,6 +136,7 @@ def evaluate(
     """
     if runs < 1 or timeout <= 0:
         raise VerificationError("runs must be at least 1 and timeout positive")
+    started = perf_counter()
     compiling = compiling_modes(modes)
     pair = matched(as_graph(a), as_graph(b))
     request = Request(
@@ -152,8 +161,30 @@ def evaluate(
         found = tuple(
             one if one.output is None else replace(one, loops=loops[one.output]) for one in found
         )
-    result = replace(result, differences=found, remarks=(*pair.remarks, *result.remarks))
+    result = replace(
+        result,
+        differences=found,
+        remarks=(*pair.remarks, *result.remarks),
+        times=_times(record, perf_counter() - started),
+    )
     return Evaluation(result, next(iter(record.of(Rewritten)), None), record.failure is None)
+
+
+def _times(record: Record, seconds: float) -> VerificationTimes:
+    """Return how long all took, and of that each mode for each graph."""
+    found: dict[tuple[str, str], CompilationTimes] = {}
+    for one in record.of(Timed):
+        key = one.graph, one.mode
+        known = found.get(key, CompilationTimes(graph=one.graph, mode=one.mode))
+        if not one.is_call:
+            more = replace(known, compiling=known.compiling + one.seconds)
+        elif not known.calls:
+            more = replace(known, first_call=one.seconds, calls=1)
+        else:
+            later = known.later_calls + one.seconds
+            more = replace(known, later_calls=later, calls=known.calls + 1)
+        found[key] = more
+    return VerificationTimes(seconds=seconds, compilations=tuple(found.values()))
 
 
 def _is_always_empty(output: Variable) -> bool:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any, TextIO
 
 import numpy as np
@@ -41,12 +42,13 @@ from scanopt_cli.verification.child_record import (
     Failed,
     ModeNote,
     Rewritten,
+    Timed,
     Unevaluated,
     to_line,
 )
 from scanopt_cli.verification.comparison import Comparison, Sample, compare
 from scanopt_cli.verification.input_constraints import InputConstraints, input_constraints
-from scanopt_cli.verification.modes import compiling_mode, inner_mode, plain_mode
+from scanopt_cli.verification.modes import PLAIN, compiling_mode, inner_mode, plain_mode
 from scanopt_cli.verification.result import Difference, DifferenceKind
 from scanopt_cli.verification.rewrite_failures import failing_rewrites
 from scanopt_cli.verification.rewrite_gate import rewrite_gate
@@ -113,21 +115,22 @@ def _call(function: Function, arguments: Sequence[Any]) -> Outcome:
 class CompiledPair:
     """Both graphs compiled by one mode, each on first use.
 
-    ``how`` says which mode, in what the record says that is being done; nothing if graphs are
-    evaluated as they are. With a ``gate``, PyTensor's rewrites of the second graph are counted.
+    ``name`` is that of the mode, in what the record says that is being done, and how long it took.
+    With a ``gate``, PyTensor's rewrites of the second graph are counted.
     """
 
     def __init__(
         self,
         mode: Mode,
-        how: str,
+        name: str,
         graphs: Sequence[FunctionGraph],
         write: Callable[[Entry], None],
         gate: Gate | None = None,
     ) -> None:
         self._mode = mode
         self._gate = gate
-        self._how = how
+        self._name = name
+        self._how = "" if name == PLAIN else f" in mode {name}"
         self._graphs = graphs
         self._write = write
         self._functions: dict[int, Function | Exception] = {}
@@ -139,7 +142,8 @@ class CompiledPair:
         if isinstance(function, Exception):
             return function
         self._write(Doing(f"evaluating graph {'ab'[side]}{self._how} in run {sample.run}"))
-        return _call(function, sample.arguments)
+        with self._timed(side, is_call=True):
+            return _call(function, sample.arguments)
 
     def function(self, side: int) -> Function | Exception:
         """Return a compiled graph, or the error if it does not compile."""
@@ -147,11 +151,22 @@ class CompiledPair:
             self._write(Doing(f"compiling graph {'ab'[side]}{self._how}"))
             with self._gated(side), failing_rewrites() as failures:
                 try:
-                    self._functions[side] = compiled(self._graphs[side], self._mode)
+                    with self._timed(side, is_call=False):
+                        self._functions[side] = compiled(self._graphs[side], self._mode)
                 except Exception as error:
                     self._functions[side] = error
             self._failing[side] = failures.errors
         return self._functions[side]
+
+    @contextmanager
+    def _timed(self, side: int, *, is_call: bool) -> Iterator[None]:
+        """Record how long something takes, whether it ends by an error or not."""
+        started = perf_counter()
+        try:
+            yield
+        finally:
+            seconds = perf_counter() - started
+            self._write(Timed("ab"[side], self._name, is_call, seconds))
 
     @contextmanager
     def _gated(self, side: int) -> Iterator[None]:
@@ -201,7 +216,7 @@ class _Session:
         if with_c and not config.cxx:
             self._write(Failed("a graph was compiled for C, and needs it; use --mode cvm"))
             return
-        self.plain = CompiledPair(plain_mode(with_c=with_c), "", graphs, self._write)
+        self.plain = CompiledPair(plain_mode(with_c=with_c), PLAIN, graphs, self._write)
         for side in (0, 1):
             failed = self.plain.function(side)
             if isinstance(failed, Exception):
@@ -231,7 +246,7 @@ class _Session:
             self._write(Failed(f"mode {name} cannot be used: {error_text(error)}"))
             return
         gate = self.request.gate
-        compiled = CompiledPair(mode, f" in mode {name}", self.graphs, self._write, gate)
+        compiled = CompiledPair(mode, name, self.graphs, self._write, gate)
         failed = compiled.function(1) if self.agreeing else None
         if gate is not None and isinstance(failed, Exception):
             self._write(Failed(f"mode {name} does not compile the graph: {error_text(failed)}"))

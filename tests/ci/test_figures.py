@@ -27,7 +27,7 @@ BENCHMARKS = ROOT / "tests" / "benchmarks"
 
 
 def names() -> list[str]:
-    """Return the names of all tables: those that tests hand over, and those made of times."""
+    """Return the names of all tables: from tests, times of them, and `make growth`."""
     handed = [
         name
         for file in sorted(BENCHMARKS.glob("test_*.py"))
@@ -35,6 +35,9 @@ def names() -> list[str]:
     ]
     beside = (BENCHMARKS / "test_beside_pytensor.py").read_text()
     handed += re.findall(r'"(zoo|beside_pytensor)"', beside)
+    handed += [
+        f"growth_{way.name.lower()}" for way in import_module("benchmarks.command_growth").WAYS
+    ]
     return [*handed, *(spec.name for spec in OF_RESULTS.values())]
 
 

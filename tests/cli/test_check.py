@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -145,12 +146,18 @@ def test_markdown(graphs: Path) -> None:
     assert "P001" in done.out
 
 
-def test_a_baseline_hides_what_is_known(graphs: Path, tmp_path: Path) -> None:
-    known = tmp_path / "known.json"
-    done = scanopt("check", graphs, "--write-baseline", known)
-    assert (done.code, known.exists()) == (0, True)
+def test_a_lock_file_is_a_baseline(graphs: Path, tmp_path: Path) -> None:
+    graphs = shutil.copytree(graphs, tmp_path / "graphs")
+    known = tmp_path / "scanopt.lock"
+    assert scanopt("lock", graphs, "-o", known).code == 0
     again = scanopt("check", graphs, "--baseline", known)
     assert (again.code, again.out) == (0, "nothing found in 2 graphs, beside 1 known one\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.scanopt.check]\nbaseline = 'scanopt.lock'\n")
+    by_settings = scanopt("check", graphs, cwd=tmp_path)
+    assert (by_settings.code, by_settings.out) == (again.code, again.out)
+    before = known.read_text()
+    scanopt("lock", cwd=tmp_path)  # what is known is locked all the same
+    assert known.read_text() == before
 
 
 def test_pyproject_settings(graphs: Path, tmp_path: Path) -> None:
@@ -160,7 +167,6 @@ def test_pyproject_settings(graphs: Path, tmp_path: Path) -> None:
     assert scanopt("check", graphs, "--ignore", "R", cwd=tmp_path).code == 1
     settings.write_text("[tool.scanopt.check.per-file-ignores]\n'wasteful*' = ['P']\n")
     assert scanopt("check", graphs, cwd=tmp_path).code == 0
-    scanopt("check", graphs, "--ignore", "R", "--write-baseline", tmp_path / "b.json", cwd=tmp_path)
     settings.write_text("[tool.scanopt.check]\nbaseline = 'none.json'\n")
     done = scanopt("check", graphs, cwd=tmp_path)
     assert (done.code, done.out) == (2, "")

@@ -39,6 +39,8 @@ def test_help_and_version() -> None:
         "trace",
         "nan",
         "check",
+        "lock",
+        "status",
         "rules",
         "passes",
         "explain",
@@ -282,6 +284,32 @@ def test_capture(tmp_path: Path) -> None:
     assert (done.code, done.out) == (0, "12.0\n")
     assert "no graph with a Scan that is slow or raises an error" in " ".join(done.err.split())
     assert list((tmp_path / "few").iterdir()) == []
+
+
+def test_a_captured_program_that_fails_is_told_first(tmp_path: Path) -> None:
+    """That it compiled no graph is no news of a program that did not come to it."""
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import os, signal, pytensor, pytensor.tensor as pt\n"
+        "x = pt.dscalar('x')\n"
+        "ys = pytensor.scan(lambda y: y * 2, outputs_info=[x], n_steps=3, return_updates=False)\n"
+        "pytensor.function([x], ys)\n"
+        "raise ValueError('of the program')\n"
+    )
+    done = process("capture", "-o", tmp_path / "graphs", "--", sys.executable, script)
+    told = " ".join(done.err.split())
+    kept = f"until then, kept 1 graph in {tmp_path / 'graphs'}"
+    assert done.code == 1
+    assert told.endswith(
+        f"ValueError: of the program scanopt: the program ended with exit code 1 scanopt: {kept}"
+    )
+    script.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n")
+    done = process("capture", "-o", tmp_path / "none", "--", sys.executable, script)
+    assert (done.code, " ".join(done.err.split())) == (
+        143,
+        "scanopt: the program was ended by SIGTERM, with exit code 143 "
+        "scanopt: until then, compiled no graph with a Scan",
+    )
 
 
 def test_traceback_only_with_debug(tmp_path: Path) -> None:

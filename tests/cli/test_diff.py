@@ -23,10 +23,19 @@ def saved(graph: Graph, path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("options", [[], ["--stat"], ["--names"], ["--format", "github"]])
+@pytest.mark.parametrize("options", [[], ["--names"], ["--format", "github"]])
 def test_equal_graphs_are_one_line_and_exit_0(files: Path, options: list[str]) -> None:
     done = scanopt("diff", files / "grad.pkl", files / "grad.pkl", *options)
     assert (done.code, done.out, done.err) == (0, "the graphs are the same\n", "")
+
+
+def test_stat_of_equal_graphs_tells_the_counts_that_budgets_limit(files: Path) -> None:
+    done = scanopt("diff", files / "grad.pkl", files / "grad.pkl", "--stat")
+    same, *rest = done.out.splitlines()
+    counts = " ".join(rest).rpartition(": ")[2]
+    assert (done.code, same, done.err) == (0, "the graphs are the same", "")
+    within = scanopt("diff", files / "grad.pkl", files / "grad.pkl", "--budget", counts)
+    assert (within.code, within.out) == (0, "the graphs are the same\n")
 
 
 def test_a_renamed_loop_is_no_difference_unless_names_count(tmp_path: Path) -> None:

@@ -163,7 +163,6 @@ def test_no_other_file_is_replaced(
         (("optimize", "wasteful.pkl", "-o", "{}"), "-o"),
         (("check", "wasteful.pkl", "--fix", "-o", "{}"), "-o"),
         (("grad", "power.pkl", "--no-check", "-o", "{}"), "-o"),
-        (("check", "wasteful.pkl", "--write-baseline", "{}"), "--write-baseline"),
         (("bisect", "clean.pkl", "--repro", "{}"), "--repro"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,20 @@ def test_passes_limit_and_times(files: Path) -> None:
     assert scanopt("optimize", files / "wasteful.pkl", "-p", "none").out.count("nothing") == 1
 
 
+def test_times_of_a_verification_are_told_beside_those_of_passes(files: Path) -> None:
+    graph = files / "wasteful.pkl"
+    how = ("-p", "remove-unused", "--verify", "--mode", "vm")
+    done = scanopt("optimize", graph, *how, "--time-passes")
+    assert re.search(r"verification: \S+ \w+, of which \S+ \S+ compiling and first", done.err)
+    for row in ("a, as it is", "b, as it is", "b, vm"):
+        assert row in done.err
+    (entry,) = json.loads(scanopt("optimize", graph, *how, "--format", "json").out)["graphs"]
+    times = entry["verification"]["times"]
+    told = [(one["graph"], one["mode"]) for one in times["compilations"]]
+    assert told == [("a", "plain"), ("b", "plain"), ("b", "vm")]
+    assert 0 < times["compilations"][0]["compiling"] < times["seconds"]
+
+
 def test_diff_kinds(files: Path) -> None:
     graph = files / "wasteful.pkl"
     tree = scanopt("optimize", graph, "--diff", "tree", "--lines", "5")
@@ -344,7 +359,10 @@ def test_input_file_stays_as_it_was(files: Path, tmp_path: Path) -> None:
 def test_a_file_that_is_named_like_an_option_is_a_file_to_the_hook(files: Path) -> None:
     """Pre-commit appends the names of tracked files, which a pull request may choose."""
     hooks = Path(__file__).parents[2] / ".pre-commit-hooks.yaml"
-    (entry,) = (line for line in hooks.read_text().splitlines() if "entry:" in line)
+    lines = [line for line in hooks.read_text().splitlines() if "entry:" in line]
+    (entry,) = (line for line in lines if line.endswith(" --"))
+    others = [line for line in lines if line != entry]
+    assert len(others) == hooks.read_text().count("pass_filenames: false")
     program, *arguments = entry.partition("entry:")[2].split()
     assert program == "scanopt"
     done = scanopt(*arguments, files / "clean.pkl", "-ostolen.pkl")

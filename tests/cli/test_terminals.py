@@ -35,6 +35,8 @@ COMMANDS = {
     "nan": ["nan", "hessian.pkl"],
     "check": ["check", "wasteful.pkl", "grad.pkl", "clean.pkl"],
     "check, counted": ["check", "wasteful.pkl", "--statistics"],
+    "lock": ["lock", "wasteful.pkl", "-o", "{kept}/no_such_directory_as_this_one/scanopt.lock"],
+    "status": ["status", "--lock", "{kept}/no_such_directory_as_this_one_with_a_long_name"],
     "rules": ["rules"],
     "a rule": ["rules", "P001"],
     "passes": ["passes"],

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from scanopt_cli.diff.budgets import budget_from_pyproject, check, parse_budget
+from scanopt_cli.analysis.statistics import COUNTS, statistics
+from scanopt_cli.diff.budgets import (
+    Violation,
+    budget_from_pyproject,
+    check,
+    counts_text,
+    parse_budget,
+)
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.integration.scan_calls import recorded_scan_calls
+from scanopt_cli.pipeline.optimizing import optimize
 from support.recurrences import base, variant
 
 
@@ -36,12 +46,44 @@ def test_within_budget() -> None:
     assert check(parse_budget("scans=1,mit_mot=0,sit_sot=3"), base.graph()) == ()
 
 
-def test_each_violation_names_the_scans_that_break_it() -> None:
+def test_each_violation_names_the_loops_that_break_it() -> None:
     graph = base.graph(gradient=True)
     scans, mit_mot = check(parse_budget("scans=1,mit_mot=0,sit_sot=3"), graph)
     assert (scans.count, scans.limit, scans.actual) == ("scans", 1, 2)
-    assert set(scans.scans) == {"rnn", "grad_of_rnn"}
-    assert (mit_mot.actual, mit_mot.scans) == (3, ("grad_of_rnn: 3",))
+    assert set(scans.loops) == {"rnn", "grad_of_rnn"}
+    assert (mit_mot.actual, mit_mot.loops) == (3, ("grad_of_rnn: 3",))
+
+
+def test_loops_are_named_with_their_lines() -> None:
+    with recorded_scan_calls():
+        graph = base.graph()
+    (over,) = check(parse_budget("scans=0"), graph)
+    assert re.fullmatch(r"rnn \(.*recurrences\.py:\d+ in \w+\)", *over.loops)
+    assert over.text == f"scans is 1, the budget is 0: {over.loops[0]}"
+
+
+def test_traced_loops_are_named_for_their_counts_only() -> None:
+    graph = optimize(base.graph(), "loop").graph
+    assert not check(parse_budget("scans=0"), graph)
+    loops, states = check(parse_budget("loops=0,states=0"), graph)
+    assert loops.loops == ("rnn",)
+    assert states.loops == (f"rnn: {states.actual}",)
+
+
+def test_of_many_loops_the_first_are_named() -> None:
+    over = Violation("scans", 1, 12, tuple(f"f#{n}" for n in range(12)))
+    assert over.text.endswith("f#6, f#7 and 4 more")
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_the_counts_of_a_graph_are_a_budget_that_it_keeps(gradient: bool) -> None:
+    graph = base.graph(gradient=gradient)
+    counts = statistics(graph.fgraph)
+    budget = parse_budget(counts_text(counts))
+    assert check(budget, graph) == ()
+    assert {name: count for name in COUNTS if (count := getattr(counts, name))} == budget
+    tighter = {name: limit - 1 for name, limit in budget.items()}
+    assert {over.count for over in check(tighter, graph)} == set(budget)
 
 
 def test_node_counts() -> None:

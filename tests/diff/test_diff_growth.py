@@ -14,6 +14,7 @@ from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, two_sides
 from scanopt_cli.diff.matching.match import match
 from scanopt_cli.diff.trees import tree_diff
 from scanopt_cli.ir.graph import Graph, as_graph, from_io
+from support.benchmarks.growing_graphs import nest_of_layers
 from support.graph_building import graph_of, scan
 from support.growing import calls, exponent
 from support.recurrences import chain, tensor
@@ -55,6 +56,15 @@ def counted_digests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Variable]]
     with monkeypatch.context() as patch:
         patch.setattr(IndexedGraph, "digest", counted)
         yield variables
+
+
+def test_bodies_that_are_applied_twice_in_each_other() -> None:
+    """Written out there are ``2**levels`` of them; a pair of bodies is compared once."""
+    small, large = (
+        calls(lambda pair=(nest_of_layers(levels), nest_of_layers(levels, 2.5)): diff(*pair))
+        for levels in (4, 8)
+    )
+    assert exponent(small, large, 2) < 1.5
 
 
 def looked_up(monkeypatch: pytest.MonkeyPatch, count: int) -> int:

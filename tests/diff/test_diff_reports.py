@@ -12,7 +12,7 @@ import pytest
 from pytensor.graph.basic import Variable
 
 from scanopt_cli.analysis.statistics import Statistics
-from scanopt_cli.diff.budgets import Violation, check, parse_budget
+from scanopt_cli.diff.budgets import Violation, check, counts_text, parse_budget
 from scanopt_cli.diff.changes import (
     Change,
     ChangeKind,
@@ -27,6 +27,7 @@ from scanopt_cli.reports import as_markdown, diff_github
 from scanopt_cli.reports.as_json import to_json
 from scanopt_cli.reports.diff_report import diff_report
 from scanopt_cli.reports.diff_signs import FATES, SIGNS
+from scanopt_cli.reports.workflow import step_summary
 from support.printing import printed
 from support.recurrences import base, tensor, variant
 
@@ -103,6 +104,7 @@ def test_stat_has_one_line_a_loop() -> None:
     assert lines[1:] == [
         "1 loop, 3 changes: 0 added(+), 2 removed(-), 1 changed(~)",
         f"{found.unchanged} nodes the same",
+        f"counts of B, as --budget takes them: {counts_text(found.after)}",
     ]
     assert f"| 3 --~\n{lines[1]}\n{lines[2]}\n```" in marked(found, stat=True)
 
@@ -124,8 +126,9 @@ def test_a_bar_and_a_name_fit_in_a_line() -> None:
 
 def test_equal_graphs_are_one_line_whatever_is_asked_for() -> None:
     for found in (diff(base.graph(), variant()), diff(base.graph(), variant(name="gru"))):
-        for text in (shown(found), shown(found, stat=True), marked(found)):
+        for text in (shown(found), marked(found)):
             assert len(text.splitlines()) == 1
+        assert len(shown(found, stat=True).splitlines()) == 2  # and the counts
 
 
 def test_new_names_of_equal_graphs_are_in_that_line() -> None:
@@ -153,7 +156,7 @@ def test_broken_budgets_are_in_every_format() -> None:
     graph = base.graph(gradient=True)
     violations = check(parse_budget("mit_mot=0"), graph)
     found = diff(graph, graph)
-    told = "over budget: mit_mot is 3, the budget is 0 (grad_of_rnn: 3)"
+    told = "over budget: mit_mot is 3, the budget is 0: grad_of_rnn: 3"
     assert told in printed(diff_report(found, violations))
     assert "over budget: mit\\_mot is 3" in marked(found, violations)
     first = diff_github.workflow_commands(found, violations, file="g.pkl").splitlines()[0]
@@ -168,7 +171,7 @@ def test_no_more_annotations_than_a_step_may_have() -> None:
 
 
 def test_a_summary_fits_the_limit() -> None:
-    summary = diff_github.step_summary(many(60_000))
+    summary = step_summary(diff_report(many(60_000), stands_alone=True))
     assert len(summary.encode()) < 2**20
     assert summary.endswith("too long for a step summary\n")
 

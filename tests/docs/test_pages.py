@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import chdir
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import yaml
 from pytensor.configdefaults import config
 
 from build import SAMPLES, write
@@ -68,6 +72,32 @@ def test_all_code_is_in_blocks_that_are_run(page: Page) -> None:
         )
         assert fenced or not indented or in_list, f"{page.name}:{number}: indented code is not run"
     assert not fenced
+
+
+@pytest.mark.skipif(find_spec("check_jsonschema") is None, reason="is of the extra scanopt[dev]")
+def test_workflows_on_pages_follow_the_schema_of_github(tmp_path: Path) -> None:
+    """A list of steps is tried in a workflow around it."""
+    workflows = []
+    for page in PAGES:
+        for block in page.blocks:
+            found = yaml.safe_load(block.text) if block.language == "yaml" else None
+            if isinstance(found, list) and any("run" in step for step in found):
+                found = {"jobs": {"one": {"runs-on": "ubuntu-latest", "steps": found}}}
+                found = {"on": "push", **found}
+            if isinstance(found, dict) and "jobs" in found:
+                path = tmp_path / f"{len(workflows)}.yml"
+                # YAML reads the key `on` as a truth value.
+                path.write_text(yaml.safe_dump(found).replace("true: ", "on: "))
+                workflows.append(path)
+    assert len(workflows) > 3
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
+    done = subprocess.run(
+        [*command, "vendor.github-workflows", *map(str, workflows)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_readme_is_short() -> None:

@@ -20,8 +20,11 @@ from pytensor.configdefaults import config
 
 from build import SAMPLES, write
 from scanopt_cli import inspect, optimize
+from scanopt_cli.analysis.statistics import COUNTS
 from scanopt_cli.explain.topics import PARTS, Topic, topic, topics
+from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.pipeline.names import BY_NAME
+from scanopt_cli.reports.enabled_report import STAGES
 from scanopt_cli.rules.rule_names import NAMES
 from support.command_line import scanopt
 from support.graph_building import graph_of, scan
@@ -40,8 +43,9 @@ ASKED = (
     "scan, step, slot, sequence, state, taps, sit_sot, mit_sot, mit_mot, nit_sot, untraced state, "
     "shared state, non_seq, buffer, trace, trimmed scan, carry, length, invariant, pullback, "
     "pushforward, gradient strategies, TracedLoop, Loop, OpFromGraph, digest, sameness, pass, "
-    "preset, rule, finding, remark, budget, verify, right once compiled, capture, mode, backends, "
-    "pedigree"
+    "preset, rule, finding, remark, budget, lock file, verify, right once compiled, capture, mode, "
+    "backends, pedigree, node, guard, report, enabled, linking, draw, line, graph file, constant, "
+    "index"
 )
 
 
@@ -51,6 +55,15 @@ def test_a_topic_is_found_however_it_is_written(name: str) -> None:
     assert found is not None
     for written in (name.upper(), name.replace("_", "-"), name.replace(" ", "_")):
         assert topic(written) is found, written
+
+
+def test_words_of_reports_and_tables_are_explained() -> None:
+    """The kinds of slots, the counts, what is left of loops, and the stages of a compilation."""
+    words = {*SlotKind, *COUNTS, "Scan", "TracedLoop", "on numbers"}
+    assert {str(word) for word in words if topic(str(word)) is None} == set()
+    told = topic("report")
+    assert told is not None
+    assert all(re.search(rf"^    {stage} ", told.text, re.MULTILINE) for stage in STAGES.values())
 
 
 def test_plurals() -> None:

@@ -40,6 +40,7 @@ COMMANDS: dict[str, list[str]] = {
     "verify, second": ["verify", "HONEST", "FILE"],
     "grad": ["grad", "FILE", "--order", "2", "-o", "TARGET"],
     "check": ["check", "FILE", "--fix", "-o", "TARGET"],
+    "lock": ["lock", "FILE", "-o", "LOCK"],
     "python": ["python", "FILE", "-o", "SCRIPT"],
     "audit": ["audit", "FILE"],
     "convert": ["convert", "FILE", "TARGET"],
@@ -101,6 +102,7 @@ def no_longer_than(seconds: int) -> Iterator[None]:
 def filled(words: list[str], file: Path, honest: Path) -> list[str]:
     places = {"FILE": file, "HONEST": honest, "TARGET": file.parent / "target.pkl"}
     places["SCRIPT"], places["PAGE"] = file.parent / "script.py", file.parent / "page.html"
+    places["LOCK"] = file.parent / "scanopt.lock"
     return [str(places.get(word, word)) for word in words]
 
 
@@ -144,6 +146,7 @@ def test_every_command_refuses_it(
         assert "Traceback" not in shown.err
     assert not marker.exists()
     assert not (tmp_path / "target.pkl").exists()
+    assert not (tmp_path / "scanopt.lock").exists()
 
 
 @pytest.mark.parametrize("name", TRACED)

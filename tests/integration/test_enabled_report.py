@@ -101,7 +101,10 @@ def test_arrays_that_stay_are_told_with_the_reason() -> None:
     assert "1 loop left, 0 of them on numbers alone" in report
     assert f"  = net ({WRITTEN}): TracedLoop, arrays: Dot (" in report
     flat = " ".join(report.split())
-    assert "computes `y` and `matrix` as an array: a length is not known (give the arrays" in flat
+    assert (
+        "computes `y` and `matrix` as an array: its shape is not known (if no axis is longer"
+        in flat
+    )
     assert "tanh" in flat
 
 

@@ -230,7 +230,7 @@ def files_of(model: Any, function: str, directory: Path) -> list[str | None]:
     """Return the places of the loops that a method of a model compiles, as files hold them."""
     with so.capture(directory):
         getattr(model, function)()
-    (file,) = directory.glob("*.pkl")
+    (file,) = directory.glob("*.scanopt")
     graph = so.load(file)
     return [record.place for record in pedigree(graph).scans]
 

@@ -14,7 +14,7 @@ from pytensor.xtensor.type import xtensor
 from pytensor.xtensor.vectorization import XBlockwise, XElemwise
 
 from scanopt_cli.ir.graph import from_io
-from scanopt_cli.ir.inner_graphs import unfolded
+from scanopt_cli.ir.inner_graphs import unfolded, walk
 
 VECTOR, NAMED = pt.dvector("x"), xtensor("x", dims=("a",))
 
@@ -38,3 +38,13 @@ def test_bodies_of_scalars_count() -> None:
     x = ps.float64("x")
     op = ps.Composite([x], [ps.sin(ps.cos(ps.exp(x)))])
     assert counted(Elemwise(op), VECTOR) == counted(XElemwise(op), NAMED) == 3
+
+
+def test_an_op_that_many_nodes_share_is_looked_into_once() -> None:
+    x = y = pt.dvector("x")
+    for _ in range(100):
+        y = pt.exp(y)
+    looked: list[Op] = []
+    graph = from_io([x], [y]).fgraph
+    assert len(list(walk(graph, lambda op: looked.append(op) or ()))) == 100
+    assert len(looked) == len({id(node.op) for node in graph.apply_nodes})

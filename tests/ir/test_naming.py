@@ -60,7 +60,7 @@ def test_the_pedigree_has_the_names_of_the_inspection() -> None:
 
 def test_budgets_have_the_names_of_the_inspection() -> None:
     (over,) = check(parse_budget("scans=0"), graph())
-    assert sorted(over.scans) == NAMES
+    assert sorted(over.loops) == NAMES
 
 
 def test_remarks_have_the_names_of_the_inspection() -> None:

@@ -7,6 +7,7 @@ from collections import defaultdict
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
+from pytensor.raise_op import Assert, CheckAndRaise
 
 import scanopt_cli as so
 from scanopt_cli.ir.graph import as_graph
@@ -92,6 +93,56 @@ def test_an_inner_graph_has_ports_and_a_body() -> None:
     (box,) = boxes_of(first(drawn), BoxKind.GRAPH)
     assert [port.kind for port in box.ports] == ["input", "output"]
     assert [b.label for b in drawn.levels[box.body].boxes] == ["x", "exp", "output 0"]
+
+
+def test_a_check_says_what_it_raises_and_when() -> None:
+    x = pt.vector("x")
+    checked = CheckAndRaise(ValueError, "x is <empty>")(x, pt.gt(x.shape[0], 0))
+    level = first(picture(as_graph(([x], [pt.exp(checked)]))))
+    raises = {box.label: box.raises for box in level.boxes}
+    assert raises["CheckAndRaise"] == "raises ValueError unless its conditions hold: x is <empty>"
+    assert raises["exp"] == ""
+    plain = first(picture(as_graph(([x], [Assert("no")(x, pt.gt(x.shape[0], 0))]))))
+    assert "raises AssertionError unless its conditions hold: no" in {b.raises for b in plain.boxes}
+
+
+def whole(level: Level, box: Box) -> str:
+    """Return what a box computes, as the page puts it together."""
+    known = {one.id: one for one in level.boxes}
+    makers = {edge.port: known[edge.box] for edge in box.edges}
+    if not box.whole:
+        return box.text
+    return "".join(p if isinstance(p, str) else f"({whole(level, makers[p])})" for p in box.whole)
+
+
+@pytest.mark.parametrize("graph", [many_nodes(12), gradient()])
+def test_of_an_expression_that_is_cut_nothing_is_lost(graph: so.Graph) -> None:
+    n_cut = 0
+    for level in picture(graph).levels.values():
+        for box in boxes_of(level, BoxKind.OPERATION):
+            n_cut += "…" in box.text
+            assert bool(box.whole) == ("…" in box.text)
+            assert "…" not in whole(level, box)
+    assert n_cut
+
+
+def test_a_whole_expression_is_that_of_the_graph() -> None:
+    x, y = pt.vectors("x", "y")
+    deep = pt.tanh(pt.exp(pt.sin(x) * y) + 1)
+    level = first(picture(as_graph(([x, y], [pt.cos(deep)]))))
+    (box,) = (one for one in level.boxes if one.label == "cos")
+    assert box.text == "cos(tanh(…))"
+    told = whole(level, box).replace("(", "").replace(")", "")
+    assert told == "costanhexpsinx * y + 1"
+
+
+def test_a_name_that_looks_like_a_place_is_a_name() -> None:
+    x, y = pt.vector("\ue0000\ue000"), pt.vector("y")
+    deep = pt.exp(pt.sin(pt.cos(y)))
+    level = first(picture(as_graph(([x, y], [x + deep]))))
+    (box,) = (one for one in level.boxes if one.label == "add")
+    assert "…" in box.text
+    assert box.whole == ()
 
 
 @pytest.mark.parametrize("graph", [many_nodes(20), gradient(), many_nodes(300), many_loops(60)])

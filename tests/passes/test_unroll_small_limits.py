@@ -72,7 +72,7 @@ def test_larger_arrays_stay(options: str) -> None:
 def test_arrays_of_unknown_length_stay() -> None:
     graph = graph_of(scan(lambda y: pt.tanh(y) * 2, outputs_info=[unknown], n_steps=3))
     _, remarks = unrolled(graph)
-    assert remarks[1:] == ["missed scan_fn: computes `unknown` as an array: a length is not known"]
+    assert remarks[1:] == ["missed scan_fn: computes `unknown` as an array: its shape is not known"]
 
 
 def test_a_length_is_blamed_only_if_knowing_it_would_help() -> None:
@@ -83,14 +83,14 @@ def test_a_length_is_blamed_only_if_knowing_it_would_help() -> None:
     of_all = graph_of(scan(lambda y: pt.sort(y), outputs_info=[unknown], n_steps=3))
     for graph in (of_rows, of_all):
         _, remarks = unrolled(graph)
-        assert not any("a length is not known" in remark for remark in remarks)
+        assert not any("its shape is not known" in remark for remark in remarks)
 
 
 @pytest.mark.parametrize("other", [pt.dvector("other"), pt.dvector("other")[::-1]])
 def test_constants_of_unknown_length_are_blamed_with_others_of_a_known_one(other: Any) -> None:
     ys = scan(lambda y, c: y * c, outputs_info=[h], non_sequences=[other], n_steps=3)
     _, remarks = unrolled(graph_of(ys))
-    assert any(remark.endswith("as an array: a length is not known") for remark in remarks)
+    assert any(remark.endswith("as an array: its shape is not known") for remark in remarks)
 
 
 def test_rows_of_unknown_length_stay() -> None:

@@ -1,4 +1,4 @@
-"""Codes are selected by what they begin with; pyproject.toml and baselines hold what is known."""
+"""Codes are selected by what they begin with; pyproject.toml says what is left out."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from scanopt_cli.rules.rule_contract import Fix
 from scanopt_cli.rules.rule_registry import mended_by, rules, selected
 from scanopt_cli.rules.settings import (
     Settings,
-    read_baseline,
     settings_from_pyproject,
-    write_baseline,
 )
-from support.seeded_graphs import SEEDED, apart, unused
+from support.seeded_graphs import SEEDED, unused
 
 
 def codes(select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> set[str]:
@@ -99,53 +97,11 @@ def test_bad_settings_are_one_line(entry: str, message: str, tmp_path: Path) -> 
     assert "\n" not in str(caught.value)
 
 
-def test_what_a_baseline_holds_is_not_told_again(tmp_path: Path) -> None:
-    graph = unused(read=False)
-    first = check(graph)
-    assert first.findings
-    path = tmp_path / "known.json"
-    write_baseline(path, [finding.key for finding in first.findings])
-    again = check(graph, baseline=read_baseline(path))
-    assert (again.findings, again.known) == ((), len(first.findings))
-    other = check(apart(alike=True), baseline=read_baseline(path))
-    assert other.findings
-    assert other.known == 0
-
-
-def test_a_baseline_holds_when_names_and_order_change(tmp_path: Path) -> None:
-    inputs, outputs = apart(alike=True)
-    path = tmp_path / "known.json"
-    write_baseline(path, [each.key for each in check((inputs, outputs)).findings])
-    for variable in (*inputs, *outputs):
-        variable.name = None if variable.name is None else f"{variable.name}_renamed"
-    try:
-        again = check((inputs[::-1], outputs[::-1]), baseline=read_baseline(path))
-    finally:
-        for variable in inputs:
-            variable.name = variable.name.removesuffix("_renamed")
-    assert not again.findings
-
-
-def test_one_more_of_the_same_is_told(tmp_path: Path) -> None:
+def test_one_more_of_the_same_is_told() -> None:
     graph = unused(read=False)
     first, *others = check(graph).findings
     assert check(graph, baseline={first.key: 0}).findings == (first, *others)
     assert check(graph, baseline={first.key: 1}).findings == tuple(others)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "[]", "{}", "{" * 9_000, '{"schema": 2, "findings": {}}'),
-        *('{"schema": 1, "findings": []}', '{"schema": 1, "findings": {"a": "b"}}'),
-        '{"schema": 1, "findings": {"a": true}}',
-    ],
-)
-def test_what_is_no_baseline_is_refused(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "known.json"
-    path.write_text(text)
-    with pytest.raises(ScanoptError, match="is no baseline"):
-        read_baseline(path)
 
 
 @pytest.mark.tiered(every=9)

@@ -267,7 +267,7 @@ class Reader:
         import yaml
 
         for step in _steps(yaml.safe_load(block.text)):
-            if step.startswith(("scanopt ", "git ", "pytest ")):
+            if step.startswith(("scanopt ", "git ", "pytest ", "rm ")):
                 self._run(step, f"{place}: {step}", int(block.value("exit") or 0))
 
     def _compare(self, block: Block, shown: str, told: str, place: str) -> None:

@@ -15,6 +15,7 @@ from scanopt_cli.verification.child_record import (
     Failed,
     ModeNote,
     Record,
+    Timed,
     Unevaluated,
     from_line,
     to_line,
@@ -46,6 +47,7 @@ ENTRIES: list[Entry] = [
     CompiledRun((LONE,)),
     CompiledRun(()),
     ModeNote("a note"),
+    Timed("b", "numba", False, 0.25),
     Failed("out of memory"),
     Done(),
 ]

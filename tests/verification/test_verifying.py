@@ -19,7 +19,12 @@ from pytensor.tensor.elemwise import CAReduce, Elemwise
 from scanopt_cli.errors import ScanoptError, VerificationError
 from scanopt_cli.ir.graph import Graph, as_graph, from_io
 from scanopt_cli.reports.verify_report import notes
-from scanopt_cli.verification.result import DifferenceKind, Verdict
+from scanopt_cli.verification.result import (
+    CompilationTimes,
+    DifferenceKind,
+    Verdict,
+    VerificationTimes,
+)
 from scanopt_cli.verification.verifying import verify
 from support.tiers import deep
 
@@ -40,6 +45,37 @@ def test_the_same_graph_is_identical() -> None:
     found = verify(([x], [pt.sin(x)]), ([x], [pt.sin(x)]))
     assert (found.verdict, found.runs, found.runs_tried, found.ok) == ("identical", 5, 5, True)
     assert found.differences == ()
+
+
+def test_each_compilation_of_each_graph_is_timed_and_so_are_its_calls() -> None:
+    found = verify(([x], [pt.sin(x)]), ([x], [pt.sin(x) * 1]), modes="vm")
+    assert found.times is not None
+    told = {(one.graph, one.mode): one for one in found.times.compilations}
+    # The second graph is compiled by the mode; the first one only where they differ then.
+    assert list(told) == [("a", "plain"), ("b", "plain"), ("b", "vm")]
+    for one in told.values():
+        assert one.compiling > 0
+        assert one.first_call > 0
+        assert one.later_calls > 0
+        assert one.calls >= found.runs
+    assert found.times.compiling + found.times.running < found.times.seconds
+    assert found == dataclasses.replace(found, times=None)
+
+
+def test_times_of_several_verifications_are_added_up() -> None:
+    one = CompilationTimes(
+        graph="b", mode="vm", compiling=1.0, first_call=2.0, later_calls=3.0, calls=4
+    )
+    other = dataclasses.replace(one, graph="a")
+    twice = VerificationTimes.joined(
+        [
+            VerificationTimes(seconds=10.0, compilations=(one,)),
+            VerificationTimes(seconds=20.0, compilations=(one, other)),
+        ]
+    )
+    assert twice.seconds == 30.0
+    assert (twice.compiling, twice.running) == (9.0, 9.0)
+    assert [(each.graph, each.calls) for each in twice.compilations] == [("b", 8), ("a", 4)]
 
 
 def test_another_formula_with_the_same_bits_is_identical() -> None:

@@ -19,6 +19,9 @@ from scanopt_cli.environment import CAPTURE, CAPTURE_ERRORS, CAPTURE_SLOW, of_pr
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.integration.capture.directory import made
 
+SIGNALLED = 128
+"""What shells add to the number of the signal that ended a program."""
+
 
 def run_captured(
     argv: Sequence[str],
@@ -59,7 +62,7 @@ def run_captured(
         ) from error
     with _signals_for(process):
         code = process.wait()
-    return 128 - code if code < 0 else code
+    return SIGNALLED - code if code < 0 else code
 
 
 @contextmanager

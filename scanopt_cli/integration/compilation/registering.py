@@ -14,9 +14,10 @@ The passes run at two positions, because many of them do not apply to a loop wit
 * Passes that trim run once PyTensor has simplified the graph around the loops, after the positions
   of its own trimming (1.611 and 1.612). The loops are unsealed right before.
 
-Before PyTensor moves branches into functions (48.9), conditionals that share nodes are merged. And
-before it has nodes work in place (from 50.1 on, and 95 for conditionals), it is kept from computing
-branches for them that are not taken.
+Before PyTensor moves branches into functions (48.9), conditionals that share nodes are merged, and
+behind that, Numba is told how what guards return lies in memory. And before PyTensor has nodes work
+in place (from 50.1 on, and 95 for conditionals), it is kept from computing branches for them that
+are not taken.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from __future__ import annotations
 import logging
 import sys
 from functools import cache
+from importlib import import_module
 
 from pytensor.compile.mode import Mode, optdb
 from pytensor.graph.fg import FunctionGraph
@@ -45,9 +47,16 @@ from scanopt_cli.integration.compilation.compilation_stages import (
 
 _POSITIONS = {CompilationStage.LOOPS: 0.02, CompilationStage.TRIMS: 1.615}
 _UNSEALING = 1.6145
-# Before PyTensor's own merging of conditionals (48.8), and behind its DestroyHandler (49.5).
-_BRANCHES = {"merge_conditionals": 48.75, "keep_branches_lazy": 49.55}
-_CONDITIONALS = "pytensor.conditional.op"
+_LAZY_BRANCHES = "scanopt_cli.ir.lazy_branches"
+# What is done with branches, by functions of modules: before PyTensor's own merging of conditionals
+# (48.8), behind its moving of branches, and behind its DestroyHandler (49.5). The module of guards
+# imports Numba.
+_OF_BRANCHES: tuple[tuple[float, str, str, tuple[str, ...]], ...] = (
+    (48.75, _LAZY_BRANCHES, "merge_conditionals", (TAG, *TAGS_OF_MODES)),
+    (48.95, "scanopt_cli.loop.codegen.guards", "keep_layouts", ("numba",)),
+    (49.55, _LAZY_BRANCHES, "keep_branches_lazy", (TAG, *TAGS_OF_MODES)),
+)
+_CONDITIONALS, _NAMES = "pytensor.conditional.op", ("IfElse", "LazyIfElse")
 _OPTIMIZING = "scanopt_cli.integration.compilation.optimizing_stage"
 
 
@@ -69,10 +78,10 @@ def register() -> None:
         if f"{TAG}_unseal" not in optdb:
             tags = (TAG, "minimum_compile", *TAGS_OF_MODES)
             optdb.register(f"{TAG}_unseal", Unseal(), *tags, position=_UNSEALING)
-        for deed, position in _BRANCHES.items():
-            name = f"{TAG}_{deed}"
+        for position, module, function, chosen_by in _OF_BRANCHES:
+            name = f"{TAG}_{function}"
             if name not in optdb:
-                optdb.register(name, OfBranches(deed), TAG, *TAGS_OF_MODES, position=position)
+                optdb.register(name, OfBranches(module, function), *chosen_by, position=position)
     except Exception as error:
         logging.getLogger(__name__).warning("no passes are registered in PyTensor: %s", error)
 
@@ -115,24 +124,25 @@ class WhenEnabled(Always):
 
 
 class OfBranches(GraphRewriter):
-    """Calls a function of `scanopt_cli.ir.lazy_branches`, which keeps branches lazy.
+    """Calls a function on the conditionals of every graph that uses the passes.
 
-    It does in every graph that uses the passes: the body of a loop may have a branch and no loop.
+    It does so where there is no loop, too: the body of a loop may have a branch.
     """
 
-    def __init__(self, deed: str) -> None:
-        self.deed = deed
+    def __init__(self, module: str, function: str) -> None:
+        self.module, self.function = module, function
 
     def apply(self, fgraph: FunctionGraph) -> None:
-        """Keep the branches of ``fgraph`` lazy, in place."""
+        """Rewrite the conditionals of ``fgraph``, in place."""
         mode = mode_of(fgraph)
         query = query_of(mode)
         if query is None or TAG in query.exclude or _CONDITIONALS not in sys.modules:
             return
+        # Compared by name: a module that is called may be imported for nothing.
+        if not any(type(node.op).__name__ in _NAMES for node in fgraph.apply_nodes):
+            return
         if TAG in query.include or blocks.innermost() is not None:
-            from scanopt_cli.ir import lazy_branches
-
-            getattr(lazy_branches, self.deed)(fgraph, mode)
+            getattr(import_module(self.module), self.function)(fgraph, mode)
 
 
 class Unseal(GraphRewriter):

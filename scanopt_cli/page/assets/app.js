@@ -1,9 +1,10 @@
 // The picture with its tools: the choice of a graph, search, the bar of passes, details.
 
 class App {
-  constructor(root, { drawn, words }, elk) {
+  constructor(root, { drawn, words, remarks }, elk) {
     this.root = root;
     this.words = words;
+    this.signs = remarks;
     this.elk = elk;
     this.all = drawn.map((one) => new Graphs(one));
     this.details = html("aside", { class: "details", "aria-live": "polite",
@@ -14,7 +15,8 @@ class App {
     this.panes = html("div", { class: "panes" });
     this.message = html("p", { class: "message", role: "status" });
     this.canvases = ["Before", "Now"].map((label) =>
-      new Canvas(label, elk, (selected) => this.select(selected), (path) => this.toggle(path)));
+      new Canvas(label, elk, (selected, canvas) => this.select(this.#ofCanvas(selected, canvas)),
+        (path, canvas) => this.toggle(path, canvas === this.canvases[0])));
     this.panes.append(...this.canvases.map((canvas) => canvas.element));
     this.bar = html("div", { class: "pipeline" },
       button("◂", "The pass before (key [)", () => this.step(-1), { id: "back" }), this.stages,
@@ -22,6 +24,7 @@ class App {
     root.append(this.#tools(), this.bar, this.remarks, this.message,
       html("div", { class: "work" }, this.panes, this.details));
     document.addEventListener("keydown", (event) => this.#key(event));
+    this.runs = new Runs((number, stage) => this.goToRun(number, stage));
     this.choose(0);
   }
 
@@ -66,6 +69,7 @@ class App {
     const isBoth = this.isBoth && before !== null;
     const [left, right] = this.canvases;
     left.element.hidden = !isBoth;
+    this.message.textContent = "";
     this.#mark();
     this.root.setAttribute("aria-busy", "true");
     const caption = (one, what) => (isBoth ? `${what}: ${one.title}` : "");
@@ -89,27 +93,60 @@ class App {
       return;
     }
     this.selected = selected;
-    this.canvases.forEach((canvas) => canvas.select(selected));
+    this.canvases[0].select(this.#inStage(selected, this.stage - 1));
+    this.canvases[1].select(this.#inStage(selected, this.stage));
+    const stage = this.#stageOf(selected);
+    const isBefore = stage !== this.stage;
     const act = {
+      isBefore,
       words: this.words,
-      copies: this.graphs.copies(this.stage),
-      toggle: (path) => this.toggle(path),
-      select: (other) => this.select(other),
-      reveal: (path, port) => this.reveal({ path, port }),
+      copies: this.graphs.copies(stage),
+      toggle: (path) => this.toggle(path, isBefore),
+      select: (other) => this.select({ ...other, isBefore }),
+      reveal: (path, port) => this.reveal({ path, port, isBefore }),
     };
     this.details.hidden = !selected;
     this.details.replaceChildren(
       button("✕", "Close (Escape)", () => this.select(null), { class: "close" }),
-      ...describeSelection(selected, this.graphs, this.stage, act),
+      ...describeSelection(selected, this.graphs, stage, act),
     );
   }
 
+  #ofCanvas(selected, canvas) {
+    return selected && { ...selected, isBefore: this.isBoth && canvas === this.canvases[0] };
+  }
+
+  #located(path, stage) {
+    return located(this.graphs, this.graphs.stages[stage].level, path);
+  }
+
+  // Of two stages side by side, the one that has what is selected: the later one, unless the
+  // earlier one is meant, or it is in that one alone.
+  #stageOf(selected) {
+    if (!selected || !this.#isPair()) return this.stage;
+    const order = selected.isBefore ? [this.stage - 1, this.stage] : [this.stage, this.stage - 1];
+    return order.find((stage) => this.#located(selected.path, stage)) ?? this.stage;
+  }
+
+  // What is selected, in a stage: a slot has another place there if a pass dropped one before it.
+  #inStage(selected, stage) {
+    if (selected?.port === undefined || stage < 0) return selected;
+    const [own, other] = [this.#stageOf(selected), stage].map((one) =>
+      this.#located(selected.path, one)?.box);
+    if (!own || !other || own === other) return selected;
+    const place = other.ports.findIndex(({ name }) => name === own.ports[selected.port]?.name);
+    return { ...selected, port: place < 0 ? undefined : place };
+  }
+
+  #isPair() {
+    return this.isBoth && this.stage > 0;
+  }
+
   // Opens or folds the body or the group at a path.
-  async toggle(path) {
-    const found = located(this.graphs, this.graphs.stages[this.stage].level, path);
+  async toggle(path, isBefore = false) {
+    const found = this.#located(path, this.#stageOf({ path, isBefore }));
     if (!found || (found.box && !found.box.body)) return;
-    const around = path.split("/").slice(0, -1).join("/");
-    const key = found.group ? `${around}#${found.group.id}` : path;
+    const key = found.group ? groupKey({ path, group: found.group }) : path;
     if (this.open.has(key)) {
       // What is inside is folded as well.
       this.open = new Set([...this.open].filter((one) => one !== key && !one.startsWith(`${key}/`)));
@@ -118,8 +155,8 @@ class App {
   }
 
   // Opens all around a box or slot, selects it and brings it into sight.
-  async reveal({ path, port }) {
-    let levelName = this.graphs.stages[this.stage].level;
+  async reveal({ path, port, isBefore = false }) {
+    let levelName = this.graphs.stages[this.#stageOf({ path, isBefore })].level;
     let around = "";
     for (const key of path.split("/").slice(1)) {
       const id = Number(key);
@@ -130,9 +167,10 @@ class App {
       around = `${around}/${key}`;
     }
     if (port !== undefined) this.allPorts.add(path);
-    this.selected = { path, port };
+    this.selected = { path, port, isBefore };
     await this.draw({ show: path });
-    this.canvases[1].find(path)?.focus({ preventScroll: true });
+    const canvas = this.canvases[isBefore && this.#isPair() ? 0 : 1];
+    canvas.find(path)?.focus({ preventScroll: true });
   }
 
   foldAll() {
@@ -141,12 +179,23 @@ class App {
     return this.draw({ fit: true });
   }
 
-  // Opens the loops that are in sight; what they have inside stays folded.
+  // Opens one level more of what is in sight.
   async unfold() {
-    for (const part of this.canvases[1].laid.parts) {
-      if (part.box?.body) this.open.add(part.path);
-    }
+    unfoldOnce(this.canvases[1].laid, this.open);
     await this.draw({ fit: true });
+  }
+
+  // Opens all below the loop that is selected, or in the whole graph.
+  async unfoldBelow() {
+    const under = this.#located(this.selected?.path, this.stage)?.box?.body
+      ? this.selected.path : null;
+    const left = unfoldBelow(this.graphs, this.canvases[1].laid, this.open, under);
+    await this.draw({ fit: !under, show: under });
+    if (left) {
+      this.message.textContent = `More than ${MOST_UNFOLDED} boxes would be shown: `
+        + `${left} ${left === 1 ? "loop or group stays" : "loops or groups stay"} folded. `
+        + "Select one, and unfold below it.";
+    }
   }
 
   // Opens what holds a part that the pass changed.
@@ -202,6 +251,18 @@ class App {
     return this.draw({ fit: !this.selected, toChange: true });
   }
 
+  // Goes to what a row of the table of passes is about, and to the picture if that is below it.
+  async goToRun(number, stage) {
+    if (number !== this.number) {
+      this.choice.value = String(number);
+      await this.choose(number);
+    }
+    await this.goTo(stage);
+    if (getComputedStyle(this.root.parentNode).flexDirection === "column") {
+      this.root.scrollIntoView({ block: "nearest" });
+    }
+  }
+
   setBoth(isBoth) {
     this.isBoth = isBoth;
     if (isBoth && this.stage === 0 && this.graphs.stages.length > 1) this.stage = 1;
@@ -211,18 +272,20 @@ class App {
   #drawStages() {
     const { graphs } = this;
     this.bar.hidden = graphs.stages.length < 2;
+    const all = [];
     this.stages.replaceChildren(...graphs.stages.map((stage, n) => {
       const before = graphs.stages[n - 1];
-      const made = before ? graphs.compare(stage.level, before.level).counts : null;
-      const gone = before ? graphs.compare(before.level, stage.level).counts : null;
-      const counts = before ? `+${made.only} −${gone.only} ~${made.changed}` : "";
-      const spokenCounts = before
-        ? `: ${made.only} new, ${gone.only} gone, ${made.changed} changed` : "";
+      const { only, changed } = before ? graphs.compare(stage.level, before.level).counts : {};
+      const gone = before && graphs.compare(before.level, stage.level).counts.only;
+      const counts = before ? countsText({ only, gone, changed }) : "";
+      const spokenCounts = before ? `: ${only} new, ${gone} gone, ${changed} changed` : "";
+      all.push(counts);
       return html("li", {}, html("button", {
         type: "button", onclick: () => this.goTo(n), "aria-label": `${stage.title}${spokenCounts}`,
         title: `${stage.title}${spokenCounts}${secondsText(stage)}`,
       }, html("span", {}, stage.title), html("small", {}, counts)));
     }));
+    this.runs.count(this.number, all);
   }
 
   #mark() {
@@ -235,6 +298,7 @@ class App {
     if (current && !this.bar.hidden) {
       this.stages.scrollLeft = current.offsetLeft - this.stages.clientWidth / 2;
     }
+    this.runs.mark(this.number, this.stage);
     this.place.textContent = `${this.stage + 1} of ${this.stages.children.length}`;
     this.both.setAttribute("aria-pressed", String(this.isBoth));
     for (const tool of [this.both, this.changes, this.next]) {
@@ -242,26 +306,18 @@ class App {
     }
     const { remarks } = this.graphs.stages[this.stage];
     this.remarks.hidden = remarks.length === 0;
-    const signs = { passed: "~", missed: "=", analysis: "?", warning: "!", error: "✗" };
-    this.remarks.replaceChildren(html("ul", {}, remarks.map(([kind, loop, content]) =>
+    this.remarks.replaceChildren(html("ul", { class: "remarked" }, remarks.map(([kind, loop, content]) =>
       html("li", { class: `remark-${kind}` },
-        html("span", { class: "kind", title: kind }, signs[kind] ?? "~"), " ",
+        html("span", { class: "kind", title: this.signs[kind].word }, this.signs[kind].sign), " ",
         html("code", {}, loop), ": ", ...withCode(content)))));
   }
 
   #tools() {
-    const results = html("ul", { class: "results", hidden: true, "aria-label": "Found" });
-    const input = html("input", {
-      type: "search", id: "search", placeholder: "Search (key /)", "aria-label": "Search",
-      autocomplete: "off", spellcheck: "false",
-      oninput: () => this.#search(input, results),
-      onkeydown: (event) => {
-        if (event.key === "Enter") results.querySelector("button")?.click();
-        if (event.key === "ArrowDown") results.querySelector("button")?.focus();
-        if (event.key === "Escape") this.#clear(input, results);
-      },
+    this.search = new SearchBox({
+      find: (words) => (this.#isPair() ? searchBoth : search)(this.graphs, this.stage, words),
+      elsewhere: (words) => this.#elsewhere(words),
+      go: (one) => this.reveal(one),
     });
-    this.search = input;
     this.both = button("Side by side", "Show the graph before and after a pass (key b)",
       () => this.setBoth(!this.isBoth), { "aria-pressed": "false" });
     this.changes = button("Show changes", "Open what the pass changed (key c)",
@@ -269,18 +325,20 @@ class App {
     this.next = button("Next change", "Go to the next part that the pass changed (key n, back: p)",
       () => this.nextChange(1));
     const titles = this.all.map((graphs, n) => html("option", { value: n }, graphs.title));
-    const choice = html("select", { "aria-label": "Graph", hidden: this.all.length < 2,
+    this.choice = html("select", { "aria-label": "Graph", hidden: this.all.length < 2,
       onchange: (event) => this.choose(Number(event.target.value)) }, titles);
     return html("div", { class: "tools", role: "toolbar", "aria-label": "Picture" },
-      choice, html("span", { class: "searching" }, input, results),
+      this.choice, this.search.element,
       button("Fold all", "Fold all (key f)", () => this.foldAll()),
-      button("Unfold", "Open the loops in sight (key u)", () => this.unfold()),
+      button("Unfold", "Open the loops in sight, one level more (key u)", () => this.unfold()),
+      button("Unfold all", "Open all below what is selected, or all there is (key U)",
+        () => this.unfoldBelow()),
       this.both, this.changes, this.next,
       button("−", "Smaller (key -)", () => this.#each((canvas) => canvas.zoom(1 / ZOOM))),
       button("+", "Larger (key +)", () => this.#each((canvas) => canvas.zoom(ZOOM))),
       button("Fit", "Show all of it (key 0)", () => this.#each((canvas) => canvas.fit())),
       button("⇔", "With or without the text beside it (key w)", () => this.#widen()),
-      button("Key", "What the signs mean (key ?)", () => this.#showKey()),
+      button("Legend", "What the signs mean (key ?)", () => this.#showLegend()),
       button("◐", "Light or dark", () => this.#changeTheme()));
   }
 
@@ -288,31 +346,12 @@ class App {
     this.canvases.forEach(act);
   }
 
-  #search(input, results) {
-    const found = search(this.graphs, this.stage, input.value);
-    results.hidden = !input.value.trim();
-    const items = found.map((one) => html("li", {}, html("button", {
-      type: "button",
-      onclick: () => {
-        this.#clear(input, results);
-        this.reveal(one);
-      },
-    }, html("span", {}, one.title), " ", html("small", {}, cut(one.text, 60)))));
-    const none = () => html("li", {}, this.#elsewhere(input.value));
-    results.replaceChildren(...(items.length ? items : [none()]));
-  }
-
   // Says in which other stages something is, which is not in this one.
   #elsewhere(words) {
     const titles = this.graphs.stages.filter((_, n) => search(this.graphs, n, words).length)
       .map((stage) => stage.title);
     if (!titles.length) return "nothing found";
-    return `not in this stage; in ${cut([...new Set(titles)].join(", "), 120)}`;
-  }
-
-  #clear(input, results) {
-    input.value = "";
-    results.hidden = true;
+    return `not ${this.#isPair() ? "before or after" : "in this stage"}; in ${cut([...new Set(titles)].join(", "), 120)}`;
   }
 
   #widen() {
@@ -320,11 +359,15 @@ class App {
     this.#each((canvas) => canvas.fit(true));
   }
 
-  #showKey() {
-    this.selected = null;
+  #showLegend() {
+    this.select(null);
     this.details.hidden = false;
+    const keys = [...Object.entries(this.#acts()), ...Object.entries(MOVES)]
+      .map(([key, { text }]) => [html("kbd", {}, key), text]);
     this.details.replaceChildren(
-      button("✕", "Close (Escape)", () => this.select(null), { class: "close" }), ...signsAndColours());
+      button("✕", "Close (Escape)", () => this.select(null), { class: "close" }),
+      ...legend(this.all, this.words, this.signs, keys));
+    this.details.scrollTop = 0;
   }
 
   #changeTheme() {
@@ -338,41 +381,39 @@ class App {
   #key(event) {
     if (event.target.closest("input, select, textarea")) return;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const acts = {
-      "/": () => this.search.focus(),
-      "[": () => this.step(-1),
-      "]": () => this.step(1),
-      b: () => this.setBoth(!this.isBoth),
-      c: () => this.showChanges(),
-      f: () => this.foldAll(),
-      u: () => this.unfold(),
-      n: () => this.nextChange(1),
-      p: () => this.nextChange(-1),
-      w: () => this.#widen(),
-      "?": () => this.#showKey(),
-      Escape: () => this.select(null),
-    };
-    if (!(event.key in acts)) return;
+    const acts = this.#acts();
+    if (!Object.hasOwn(acts, event.key)) return;
     event.preventDefault();
-    acts[event.key]();
+    acts[event.key].act();
+  }
+
+  // What keys do; those of the picture itself are in `MOVES`.
+  #acts() {
+    return {
+      "/": { text: "search", act: () => this.search.focus() },
+      "[": { text: "the pass before", act: () => this.step(-1) },
+      "]": { text: "the next pass", act: () => this.step(1) },
+      b: { text: "before and after, side by side", act: () => this.setBoth(!this.isBoth) },
+      c: { text: "open what the pass changed", act: () => this.showChanges() },
+      n: { text: "the next change", act: () => this.nextChange(1) },
+      p: { text: "the change before", act: () => this.nextChange(-1) },
+      u: { text: "unfold one level", act: () => this.unfold() },
+      U: { text: "unfold all below what is selected", act: () => this.unfoldBelow() },
+      f: { text: "fold all", act: () => this.foldAll() },
+      w: { text: "with or without the text", act: () => this.#widen() },
+      "?": { text: "this legend", act: () => this.#showLegend() },
+      Escape: { text: "close the details", act: () => this.select(null) },
+    };
   }
 }
 
-// How long a pass took, which may have run several times.
+// How long a run of a pass took.
 const secondsText = ({ seconds }) =>
-  seconds === undefined ? "" : `; ${seconds.toPrecision(2)} s in all its runs`;
-
-function groupsAround(members, id) {
-  for (const member of members) {
-    if (typeof member === "number") continue;
-    if (leaves(member).includes(id)) return [member, ...groupsAround(member.members, id)];
-  }
-  return [];
-}
+  seconds === undefined ? "" : `; ${seconds.toPrecision(2)} s`;
 
 // Everything that is folded is printed, too.
 window.addEventListener("beforeprint", () => {
-  document.querySelectorAll("details.section").forEach((section) => (section.open = true));
+  document.querySelectorAll("#text details").forEach((folded) => (folded.open = true));
 });
 
 (async () => {

@@ -7,8 +7,6 @@ const PAD = 10;
 const BAR = 60;
 const MOST_ROWS = 14;
 const LONGEST = { op: 34, input: 40, output: 40, name: 28, type: 26 };
-const SIGNS = { only: "+", changed: "~", gone: "−" };
-const WORDS = { only: "new", changed: "changed", gone: "gone" };
 
 // Gives a part its size, and the rows of a loop.
 function measure(part, view) {
@@ -51,13 +49,13 @@ const mainText = (box) =>
   cut(box.kind === "op" ? box.text || box.label : box.label, LONGEST[box.kind] ?? 34);
 
 const wholeText = (box) =>
-  [box.kind === "op" ? `${box.label}: ${box.text}` : box.label, box.type, box.place]
+  [box.kind === "op" ? `${box.label}: ${box.text}` : box.label, box.type, box.place, box.raises]
     .filter(Boolean).join("\n");
 
 function groupLines(part) {
   const [count, names] = part.group.label.split(": ");
   const { only, changed } = part.inside;
-  const changes = [only ? `+${only}` : "", changed ? `~${changed}` : ""].filter(Boolean).join(" ");
+  const changes = countsText({ only: only || undefined, changed: changed || undefined });
   return [`${count}${changes ? `  ${changes}` : ""}`, cut(names ?? "", 40)];
 }
 
@@ -93,7 +91,7 @@ function drawBox(part, view) {
   drawn.append(rect(part, radius, "frame", 0));
   if (part.group) {
     groupLines(part).forEach((line, n) => drawn.append(text(PAD, 18 + 14 * n, line, "small")));
-    drawn.append(text(part.width - 14, 18, "▸", "fold"));
+    drawn.append(text(part.width - 14, 18, MARKS.folded.sign, "fold"));
   } else if (part.rows) drawLoop(drawn, part, view);
   else {
     drawn.append(text(PAD, 17, mainText(part.box), "main"));
@@ -106,7 +104,7 @@ function drawBox(part, view) {
 function drawLoop(drawn, part, view) {
   const { box } = part;
   drawn.append(svg("rect", { class: "head", width: part.width, height: part.head - 4, rx: 4 }));
-  drawn.append(text(PAD, 18, part.body ? "▾" : "▸", "fold"));
+  drawn.append(text(PAD, 18, MARKS[part.body ? "open" : "folded"].sign, "fold"));
   drawn.append(text(PAD + 16, 18, box.label, "title"));
   drawn.append(text(part.width - PAD, 18, box.facts[0] ?? box.text, "small end"));
   let y = 32;
@@ -133,7 +131,7 @@ function drawLoop(drawn, part, view) {
 
 function drawRow(row, part, view) {
   if (row.more) {
-    const more = `… ${row.more} more`;
+    const more = `${MARKS.more.sign} ${row.more} more`;
     return svg("g", { class: "port more", transform: `translate(0 ${row.y})`, "data-more": true },
       svg("rect", { class: "hit", width: part.width, height: ROW }),
       text(PAD, 14, more, "small"));
@@ -141,7 +139,7 @@ function drawRow(row, part, view) {
   const { port } = row;
   const { kind, name, type } = part.columns;
   const drawn = svg("g", {
-    class: `port kind-${port.kind}`,
+    class: `port kind-${port.kind} role-${roleOf(port.kind)}`,
     transform: `translate(0 ${row.y})`,
     "data-port": row.place,
     role: "button",
@@ -153,28 +151,31 @@ function drawRow(row, part, view) {
   drawn.append(text(PAD + kind, 14, cut(nameText(port), LONGEST.name), "name"));
   drawn.append(text(PAD + kind + name, 14, cut(port.type, LONGEST.type), "small faint"));
   if (port.size) {
-    const share = port.size / view.largest;
     const x = PAD + kind + name + type;
-    drawn.append(svg("rect", { class: "bar-room", x, y: 6, width: BAR, height: 8 }));
-    drawn.append(svg("rect", { class: "bar", x, y: 6, width: Math.max(2, BAR * share), height: 8 }));
+    drawn.append(...drawBar(x, port.size / view.largest));
     if (port.note.includes("trimmed")) {
-      drawn.append(text(x + BAR + 1, 14, "✂", "small"));
+      drawn.append(text(x + BAR + 1, 14, MARKS.trimmed.sign, "small"));
     }
   }
   return drawn;
 }
+
+const drawBar = (x, share) => [
+  svg("rect", { class: "bar-room", x, y: 6, width: BAR, height: 8 }),
+  svg("rect", { class: "bar", x, y: 6, width: Math.max(2, BAR * share), height: 8 }),
+];
 
 function drawLevel(into, laid, view) {
   for (const edge of laid.edges) into.append(drawEdge(edge));
   for (const part of laid.parts) into.append(drawBox(part, view));
 }
 
-function drawEdge(edge) {
+function drawEdge(edge, kind = "") {
   const [first, ...rest] = edge.points;
   const path = first ? `M${first.x} ${first.y}${rest.map((p) => `L${p.x} ${p.y}`).join("")}` : "";
   const last = edge.points.at(-1);
   const drawn = svg("g", {
-    class: "edge", "data-from": edge.from.path, "data-to": edge.to.path,
+    class: `edge ${kind}`.trim(), "data-from": edge.from.path, "data-to": edge.to.path,
     "data-ends": edge.ends.map((end) => end.join(":")).join(" "),
   }, svg("path", { d: path }));
   if (last) drawn.append(svg("path", { class: "tip", d: `M${last.x} ${last.y}l-6 -3v6z` }));
@@ -188,14 +189,14 @@ const text = (x, y, content, kind) => svg("text", { x, y, class: kind }, content
 
 function sign(part, status) {
   return svg("g", { class: "sign", transform: `translate(${part.width - 2} 0)` },
-    svg("circle", { r: 8 }), svg("text", { y: 4 }, SIGNS[status]));
+    svg("circle", { r: 8 }), svg("text", { y: 4 }, STATUS[status].sign));
 }
 
 function spoken(part, status) {
-  const state = status ? `, ${WORDS[status]}` : "";
+  const state = status ? `, ${STATUS[status].word}` : "";
   if (part.group) return `group of ${part.group.label}${state}`;
   const { box } = part;
-  const kind = { op: "operation", graph: "inner graph" }[box.kind] ?? box.kind;
+  const kind = BOXES[box.kind].word;
   const more = box.ports.length ? `, ${box.facts.join(", ")}` : `, ${box.type}`;
   return `${kind} ${box.kind === "op" ? `${box.label}: ${box.text}` : box.label}${more}${state}`;
 }

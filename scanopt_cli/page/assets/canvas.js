@@ -4,6 +4,13 @@ const ZOOM = 1.25;
 const LEAST = 0.05;
 const MOST = 4;
 const READABLE = 0.7;
+// The keys of the picture, for the legend.
+const MOVES = {
+  "← → ↑ ↓": { text: "go from box to box; with Shift, move the picture" },
+  Enter: { text: "open or fold what is selected" },
+  "+ −": { text: "larger, smaller" },
+  0: { text: "show all of it" },
+};
 
 class Canvas {
   constructor(label, elk, onselect, ontoggle) {
@@ -203,7 +210,7 @@ class Canvas {
       const selected = this.#selectedAt(event.target);
       this.onselect(selected, this);
       if (selected?.isHead || (selected && this.find(selected.path).classList.contains("group"))) {
-        this.ontoggle(selected.path);
+        this.ontoggle(selected.path, this);
       }
     });
     surface.addEventListener("wheel", (event) => {
@@ -224,7 +231,7 @@ class Canvas {
       this.#transform();
     } else if (event.key in moves) this.#go(moves[event.key]);
     else if (event.key === "Enter" || event.key === " ") {
-      if (this.selected) this.ontoggle(this.selected.path);
+      if (this.selected) this.ontoggle(this.selected.path, this);
     } else if (event.key === "+" || event.key === "=") this.zoom(ZOOM);
     else if (event.key === "-") this.zoom(1 / ZOOM);
     else if (event.key === "0") this.fit();

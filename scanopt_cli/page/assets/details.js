@@ -1,23 +1,20 @@
 // What is known of the box or slot that is selected.
 
-// What `scanopt explain` has no topic for.
-const KINDS = {
-  index: "The number of the step",
-  traced: "A value of each step, all of which are kept",
-  steps: "How many steps the loop runs",
-  input: "An input of the inner graph",
-  output: "An output of the inner graph",
-};
-
-const READ_ONLY = new Set(["seq", "non_seq", "constant", "index", "input"]);
+const FEW_LINKS = 12;
 
 function describeSelection(selected, graphs, stage, act) {
   const found = located(graphs, graphs.stages[stage].level, selected?.path);
   if (!found) return [html("p", { class: "faint" }, "It is not in the graph at this stage.")];
+  const before = act.isBefore ? [html("p", { class: "faint" }, "In the graph before the pass")] : [];
+  return [...before, ...describeFound(found, selected, graphs, act)];
+}
+
+function describeFound(found, selected, graphs, act) {
   if (found.group) return describeGroup(found.group, selected, act);
   const { box, level } = found;
   const port = selected.port === undefined ? null : box.ports[selected.port];
-  return port ? describePort(port, box, selected, level, act) : describeBox(box, selected, level, act);
+  return port ? describePort(port, box, selected, level, graphs, act)
+    : describeBox(box, selected, level, act);
 }
 
 // The box that a path leads to, and its level.
@@ -66,11 +63,12 @@ function describeGroup(group, selected, act) {
 }
 
 function describeBox(box, selected, level, act) {
-  const kind = { op: "Operation", loop: "Loop", graph: "Inner graph", input: "Input",
-    output: "Output" }[box.kind];
+  const { word } = BOXES[box.kind];
+  const kind = word[0].toUpperCase() + word.slice(1);
   const title = html("h3", {}, `${kind} `, code(box.label));
   const parts = [title, facts([
-    ["computes", box.kind === "op" || box.kind === "output" ? code(box.text) : ""],
+    ["computes", computed(box, level)],
+    ["check", box.raises],
     ["type", box.type],
     ["written in", box.place],
     ["reads", readTexts(box, level, act, selected)],
@@ -84,14 +82,38 @@ function describeBox(box, selected, level, act) {
       act.toggle(selected.path)));
   }
   if (box.slot >= 0) {
-    const around = selected.path.split("/").slice(0, -1).join("/");
+    const around = aroundOf(selected.path);
     parts.push(button("Its slot", "Select the slot of the loop that it belongs to", () =>
       act.select({ path: around, port: box.slot })));
   }
   return parts;
 }
 
-function describePort(port, box, selected, level, act) {
+// What an operation computes, or what makes an output.
+function computed(box, level) {
+  if (box.kind === "op") return expression(box, level);
+  if (box.kind !== "output") return "";
+  const [maker] = makersOf(box, level, 0);
+  return maker ? expression(maker, level) : code(box.text);
+}
+
+// A text, and the whole expressions of what makes it if it leaves out something.
+function withWhole(content, makers) {
+  if (!content.includes(MARKS.more.sign) || !makers.length) return content ? [code(content)] : [];
+  return makers.map(([maker, level, name]) =>
+    html("div", {}, name ? html("span", { class: "faint" }, `${name} = `) : "",
+      expression(maker, level)));
+}
+
+// What makes the outputs of the body that belong to a slot.
+function madeInside(box, place, graphs) {
+  const body = graphs.level(box.body);
+  const outputs = (body?.boxes ?? []).filter((one) => one.kind === "output" && one.slot === place);
+  return outputs.flatMap((one) => makersOf(one, body, 0).map((maker) =>
+    [maker, body, outputs.length > 1 ? one.label : ""]));
+}
+
+function describePort(port, box, selected, level, graphs, act) {
   const parts = [
     html("h3", {}, "Slot ", code(port.name), ` of ${box.label}`),
     ...meaning(port.kind, act.words),
@@ -99,15 +121,16 @@ function describePort(port, box, selected, level, act) {
   if (port.taps.length) parts.push(timeLine(port));
   parts.push(facts([
     ["type", port.type],
-    ["fed by", port.fed_by ? code(port.fed_by) : ""],
-    [READ_ONLY.has(port.kind) ? "a step reads" : "a step makes",
-      port.inside ? code(port.inside) : ""],
+    ["fed by", withWhole(port.fed_by,
+      makersOf(box, level, selected.port).map((maker) => [maker, level, ""]))],
+    [["read", "fixed"].includes(roleOf(port.kind)) ? "a step reads" : "a step makes",
+      withWhole(port.inside, madeInside(box, selected.port, graphs))],
     ["read by", port.read_by.map((reader) => html("div", {}, code(reader)))],
     ["rows kept", [port.rows, port.note].filter(Boolean).join("; ")],
     ["memory", port.memory],
     ["values", port.values ? html("span", { class: "values" }, port.values) : ""],
   ]));
-  const around = selected.path.split("/").slice(0, -1).join("/");
+  const around = aroundOf(selected.path);
   const linked = [
     ...box.edges.filter((edge) => edge.port === selected.port).map((edge) => edge.box),
     ...level.boxes.filter((other) => other.edges.some((edge) =>
@@ -121,8 +144,9 @@ function describePort(port, box, selected, level, act) {
 // What a kind of slot is: in a sentence, and folded, at length.
 function meaning(kind, words) {
   const word = words[kind];
-  const summary = html("p", {}, html("strong", {}, kind), `: ${word?.summary ?? KINDS[kind] ?? ""}`);
-  if (!word) return [summary];
+  const own = PORTS[kind]?.text;
+  const summary = html("p", {}, html("strong", {}, kind), `: ${own ?? word?.summary ?? ""}`);
+  if (own || !word) return [summary];
   return [summary, html("details", { class: "meaning" },
     html("summary", {}, `what is ${kind}?`), ...paragraphs(word.text))];
 }
@@ -136,42 +160,34 @@ function paragraphs(topic) {
       : html("p", {}, ...withCode(part.replace(/\s+/g, " ")))));
 }
 
-// What signs and colours mean.
-function signsAndColours() {
-  const rows = [
-    ["+ (blue frame)", "new: the pass made it, or what it reads"],
-    ["~ (dashed)", "changed: it reads or does something else than before"],
-    ["− (dotted)", "gone after the pass; shown in the graph before it"],
-    ["+4 −7 ~2", "below a pass: how many parts are new, gone and changed"],
-    ["dashed, stacked", "a group of operations that is folded; a click opens it"],
-    ["blue stripe", "a slot that a step reads: a sequence"],
-    ["orange stripe", "a state"],
-    ["green stripe", "an output of which rows are kept"],
-    ["grey stripe", "the same in each step"],
-    ["bar", "how much memory the buffer takes, beside the largest one; a length that is not known "
-      + "counts as 100"],
-    ["✂", "the buffer does not hold every step"],
-    ["t-1, t → t+1", "the taps that a step reads, and of a mit_mot those that it writes"],
-    ["remarks", "~ done, = not done and why, ? noticed, ! warning, ✗ error"],
-  ];
-  return [html("h3", {}, "Signs and colours"), facts(rows)];
-}
-
 function link(box, around, act) {
-  return button(cut(mainText(box), 40), `Go to ${mainText(box)}`,
+  const name = box.kind === "op" ? box.text || box.label : box.label;
+  return button(name, `Go to ${name}`,
     () => act.reveal(`${around}/${box.id}`), { class: "link" });
 }
 
 function readTexts(box, level, act, selected) {
-  const around = selected.path.split("/").slice(0, -1).join("/");
+  const around = aroundOf(selected.path);
   const ids = [...new Set(box.edges.map((edge) => edge.box))];
-  return ids.slice(0, 12).map((id) => link(level.byId.get(id), around, act));
+  return links(ids.map((id) => level.byId.get(id)), around, act);
 }
 
 function readers(box, level, act, selected) {
-  const around = selected.path.split("/").slice(0, -1).join("/");
+  const around = aroundOf(selected.path);
   const found = level.boxes.filter((other) => other.edges.some((edge) => edge.box === box.id));
-  return found.slice(0, 12).map((other) => link(other, around, act));
+  return links(found, around, act);
+}
+
+// Links to boxes; of many, the first ones, and a button for all.
+function links(boxes, around, act) {
+  const shown = boxes.slice(0, FEW_LINKS).map((box) => link(box, around, act));
+  const rest = boxes.slice(FEW_LINKS);
+  if (rest.length) {
+    const more = button(`${MARKS.more.sign} ${rest.length} more`, "Show all", () =>
+      more.replaceWith(...rest.map((box) => link(box, around, act))));
+    shown.push(more);
+  }
+  return shown;
 }
 
 // A row of cells, one for each step near t: those that a step reads, and that it writes.

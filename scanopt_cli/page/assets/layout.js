@@ -10,9 +10,13 @@ const LAYOUT = {
   "elk.layered.spacing.edgeNodeBetweenLayers": "12",
   "elk.spacing.edgeEdge": "7",
   "elk.layered.nodePlacement.strategy": "BRANDES_KOEPF",
-  // The same order from stage to stage.
+  // Boxes of a column are in the order that Python gave them, which stays from stage to stage; what
+  // would switch neighbours for fewer crossings is off.
   "elk.layered.considerModelOrder.strategy": "NODES_AND_EDGES",
   "elk.layered.crossingMinimization.forceNodeModelOrder": "true",
+  "elk.layered.crossingMinimization.greedySwitch.type": "OFF",
+  // Parts that are not connected would be placed by their size.
+  "elk.separateConnectedComponents": "false",
   "elk.layered.mergeEdges": "true",
   "elk.padding": "[top=8,left=8,bottom=8,right=8]",
 };

@@ -2,7 +2,7 @@
 
 const DEFAULTS = {
   text: "", type: "", edges: [], place: "", facts: [], ports: [], body: "", digest: "",
-  slot: -1,
+  slot: -1, whole: "", raises: "",
 };
 const PORT = {
   taps: [], out_taps: [], type: "", fed_by: "", inside: "", read_by: [], rows: "", memory: "",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from scanopt_cli.page.contents.lines import Told, by_line
 from scanopt_cli.page.page import Section, Tone
+from scanopt_cli.page.picture import Remarked
 from scanopt_cli.reports.check_report import STYLES, marked
 from scanopt_cli.reports.document import Block, Line, Paragraph, Span, Style
 from scanopt_cli.rules.graph_checking import CheckResult
@@ -44,7 +45,7 @@ def finding_blocks(findings: Sequence[Finding]) -> Iterator[Block]:
             yield from by_line(map(_told, alike))
 
 
-def finding_remarks(findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
+def finding_remarks(findings: Iterable[Finding]) -> list[Remarked]:
     """Return findings as remarks beside the picture: the kind, the loop and the text of each."""
     return [(_KINDS[one.severity], one.loop, f"{one.code}: {one.text}") for one in findings]
 

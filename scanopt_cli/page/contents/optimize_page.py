@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from scanopt_cli.page.contents.finding_sections import finding_sections, tone_of
 from scanopt_cli.page.contents.lines import Told, by_line
 from scanopt_cli.page.contents.parts import Part, worst
-from scanopt_cli.page.contents.stages import Stages
-from scanopt_cli.page.page import Section, Tone
+from scanopt_cli.page.contents.stages import Stages, runs_of
+from scanopt_cli.page.contents.times import times_of_optimizing, times_section
+from scanopt_cli.page.page import Runs, Section, Spent, Tone
 from scanopt_cli.pipeline.optimizing import OptimizeResult
 from scanopt_cli.remarks import Remark, RemarkKind
-from scanopt_cli.reports.document import Block, Column, Paragraph, Table
+from scanopt_cli.reports.document import Paragraph
 from scanopt_cli.reports.headline import headline
-from scanopt_cli.reports.optimize_report import counts, remarks, timings
+from scanopt_cli.reports.optimize_report import counts
 from scanopt_cli.reports.remark_text import bracketed_hint, grouped, text_of
 from scanopt_cli.reports.verify_report import verify_report
 from scanopt_cli.rules.graph_checking import CheckResult
-from scanopt_cli.text import time_text
 from scanopt_cli.verification.result import Verdict
 
 
@@ -37,7 +37,8 @@ class Optimized:
     mendable
         What --check finds that the passes mend, if it was asked for.
     seconds
-        How long ``loading`` took, and ``optimizing`` in all, as far as that was measured.
+        How long ``loading`` took, ``optimizing`` in all, and ``checking`` for what is left to do,
+        as far as that was measured.
     more
         Further sections: the source of steps.
     """
@@ -53,12 +54,16 @@ class Optimized:
 def optimize_part(done: Optimized, source: str) -> Part:
     """Return what a page says of one graph."""
     result = done.result
-    drawn, note = (None, "") if done.stages is None else done.stages.drawn(result)
+    if done.stages is None:
+        drawn, runs, note = None, runs_of(result.passes), ""
+    else:
+        drawn, runs, note = done.stages.drawn(result)
     return Part(
         source=source,
         verdict=headline(result, len(done.left.findings)),
         tone=_tone(done),
-        sections=(*_sections(done, note), *done.more),
+        times=_times(done),
+        sections=(*_sections(done, runs, note), *done.more),
         drawn=() if drawn is None else (drawn,),
     )
 
@@ -71,7 +76,7 @@ def _tone(done: Optimized) -> Tone:
     return worst(map(tone_of, (done.left.findings, mendable)))
 
 
-def _sections(done: Optimized, note: str) -> Iterator[Section]:
+def _sections(done: Optimized, runs: Runs, note: str) -> Iterator[Section]:
     result = done.result
     if result.warnings:
         lines = by_line(map(_told, grouped(result.warnings)))
@@ -84,20 +89,16 @@ def _sections(done: Optimized, note: str) -> Iterator[Section]:
     if done.mendable is not None:
         yield from finding_sections(done.mendable, title="What the passes mend, for --check")
     yield from finding_sections(done.left, title="What is left to do")
+    if runs.rows:
+        blocks = [Paragraph(note)] if note else []
+        yield Section(title="Passes, run by run", blocks=blocks, runs=runs)
     of_passes = [remark for run in result.passes for remark in run.remarks]
     missed = [remark for remark in of_passes if remark.kind is RemarkKind.MISSED]
     if missed:
         lines = by_line(map(_told, grouped(missed, with_slots=False)))
         yield Section(title="Missed rewrites, and why", blocks=lines, is_open=False)
-    said = list(remarks(result.passes, verbose=True))
-    if said:
-        of_all = Paragraph(
-            "What a pass did in all its runs; the bar above the picture has each run."
-        )
-        yield Section(title="What each pass says", blocks=[of_all, *said], is_open=False)
-    yield Section(title="Times", blocks=list(_times(done)), is_open=False)
-    if note:
-        yield Section(title="Stages that are not drawn", blocks=[Paragraph(note)])
+    compiled = None if result.verification is None else result.verification.times
+    yield times_section(_times(done), result, compiled)
 
 
 def _told(remark: Remark) -> Told:
@@ -106,16 +107,5 @@ def _told(remark: Remark) -> Told:
     return Told(remark.place, remark.scan, text)
 
 
-def _times(done: Optimized) -> Iterator[Block]:
-    passes = sum(run.seconds for run in done.result.passes)
-    seconds = {"passes": passes}
-    if "loading" in done.seconds:
-        seconds = {"loading": done.seconds["loading"], **seconds}
-    if "optimizing" in done.seconds:
-        is_verified = done.result.verification is not None
-        rest = "verification, copies and counts" if is_verified else "copies and counts"
-        seconds[rest] = max(done.seconds["optimizing"] - passes, 0.0)
-    rows = [(what, time_text(spent)) for what, spent in seconds.items()]
-    yield Table((Column("work"), Column("wall time", is_number=True)), rows)
-    if done.result.passes:
-        yield timings(done.result.passes)
+def _times(done: Optimized) -> tuple[Spent, ...]:
+    return times_of_optimizing(done.result, done.seconds)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scanopt_cli.page.page import Drawn, Page, Section, Tone
+from scanopt_cli.page.contents.times import added
+from scanopt_cli.page.page import Drawn, Page, Section, Spent, Tone
 from scanopt_cli.reports.document import Column, Line, Span, Style, Table
 from scanopt_cli.text import enumerated, plural, printable
 
@@ -26,6 +27,8 @@ class Part:
         What was found, in one sentence.
     tone
         How the verdict is meant.
+    times
+        What took how long.
     sections
         The text, most important first.
     drawn
@@ -35,6 +38,7 @@ class Part:
     source: str
     verdict: str
     tone: Tone = Tone.NEUTRAL
+    times: Sequence[Spent] = ()
     sections: Sequence[Section] = ()
     drawn: Sequence[Drawn] = ()
 
@@ -62,6 +66,7 @@ def _page_of(command: str, parts: Sequence[Part], verdict: str, failed: Mapping[
             title=part.source,
             verdict=part.verdict,
             tone=part.tone,
+            times=tuple(part.times),
             sections=tuple(part.sections),
             drawn=tuple(part.drawn),
         )
@@ -75,7 +80,8 @@ def _page_of(command: str, parts: Sequence[Part], verdict: str, failed: Mapping[
         title=enumerated(sources, _NAMED),
         verdict="; ".join(texts) or plural(len(parts), "graph"),
         tone=worst(tones),
-        sections=(_overview(parts, failed), *(s for part in parts for s in _titled(part))),
+        times=added(part.times for part in parts),
+        sections=(_overview(parts, failed), *_of_all(parts)),
         drawn=tuple(drawn for part in parts for drawn in part.drawn),
     )
 
@@ -109,11 +115,17 @@ def _overview(parts: Sequence[Part], failed: Mapping[str, str]) -> Section:
     return Section(title="Graphs", blocks=[Table((Column("graph"), Column("verdict")), rows)])
 
 
-def _titled(part: Part) -> Iterable[Section]:
-    """Yield the sections of one part among several, each with the name of its graph.
+def _of_all(parts: Sequence[Part]) -> Iterable[Section]:
+    """Yield the sections of each part among several, with the name of its graph.
 
-    They are folded, but the first one if it tells of something bad.
+    They are folded, but the first one of a part if it tells of something bad.
     """
-    for place, section in enumerate(part.sections):
-        is_open = place == 0 and part.tone in (Tone.BAD, Tone.WARNING)
-        yield replace(section, title=f"{part.source}: {section.title}", is_open=is_open)
+    n_drawn = 0
+    for part in parts:
+        for place, section in enumerate(part.sections):
+            is_open = place == 0 and part.tone in (Tone.BAD, Tone.WARNING)
+            title, runs = f"{part.source}: {section.title}", section.runs
+            if runs is not None:
+                runs = replace(runs, drawn=runs.drawn + n_drawn)
+            yield replace(section, title=title, is_open=is_open, runs=runs)
+        n_drawn += len(part.drawn)

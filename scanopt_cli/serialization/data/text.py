@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 LARGEST = 64 << 20
-"""How many bytes the table may have; 60,000 nodes take two million."""
+"""How many bytes the table may have; 100,000 nodes take four million."""
 
 _MOST_PARTS = 4_000_000
 """How many values, lists and tables the table may consist of; a node takes about 10."""

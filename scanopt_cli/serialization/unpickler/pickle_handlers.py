@@ -16,6 +16,7 @@ from pytensor.scalar.basic import specific_out
 from pytensor.scan.op import ScanInfo
 
 from scanopt_cli.ir.graph import check_counts
+from scanopt_cli.ir.making_graphs import graph_over
 from scanopt_cli.serialization.compiled import CompiledGraph
 from scanopt_cli.serialization.unpickler.allowlist import OBJECTS
 from scanopt_cli.serialization.unpickler.arrays import (
@@ -190,7 +191,7 @@ def _function_graph(builder: Builder, record: Call) -> FunctionGraph:
     state = builder.state(record)
     inputs, outputs = (builder.expect_all(state[part], Variable) for part in ("inputs", "outputs"))
     check_counts(len(inputs), len(outputs))
-    graph = FunctionGraph(inputs, outputs, clone=False)
+    graph = graph_over(inputs, outputs)
     builder.uses.count_graph(graph)
     return graph
 

@@ -18,7 +18,7 @@ from scanopt_cli.errors import LoadError, UnsafeFileError, brief
 from scanopt_cli.serialization.unpickler.bounds import KeyBounds, TextBoundedStream
 
 # A node takes about 40; a few megabytes of compressed opcodes would keep a reader for hours.
-_MOST_OPCODES = 2_000_000
+_MOST_OPCODES = 5_000_000
 # An empty set is one opcode, and takes as much memory as twenty numbers.
 _MOST_SETS = 100_000
 

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 from screenshots import FOLDER, SHOTS, Shot, build_samples, take
 
+import scanopt_cli as so
 from conftest import Opened
+from scanopt_cli.page.contents.optimize_page import Optimized, optimize_part
+from scanopt_cli.page.contents.parts import page_of
+from scanopt_cli.page.contents.stages import Stages
 from scanopt_cli.page.page import Page, Section
 from scanopt_cli.reports.document import Paragraph
 from support.drawn_graphs import (
@@ -161,7 +165,48 @@ def test_a_pass_says_what_it_changed_and_how_long_it_took(opened: Open) -> None:
     one = opened(page(timed))
     title = one.tab.locator(".stages li:nth-child(2) button").get_attribute("title")
     assert title.startswith("mit-mot-to-sit-sot: ")
-    assert title.endswith("; 0.25 s in all its runs")
+    assert title.endswith("; 0.25 s")
+
+
+def listed() -> Page:
+    """Return the page of two graphs, each with the table of passes."""
+    parts = []
+    for name in ("a.pkl", "b.pkl"):
+        graph = gradient()
+        stages = Stages(graph)
+        result = so.optimize(graph, "merge-equal,mit-mot-to-sit-sot", watch=stages.watch)
+        done = Optimized(result=result, left=so.check(result.graph), stages=stages)
+        parts.append(optimize_part(done, name))
+    return page_of("scanopt optimize", parts)
+
+
+def test_a_click_on_a_row_of_passes_goes_to_its_stage_and_stepping_marks_the_row(
+    opened: Open,
+) -> None:
+    one = opened(listed())
+    first, second = (f"table.runs[data-drawn='{place}']" for place in (0, 1))
+    for section in ("a.pkl: Passes", "b.pkl: Passes"):
+        one.click(f"h2:has-text('{section}')")
+    assert one.texts(".runs .is-current .pass") == ["as given"]
+    one.click(f"{first} tbody[data-stage='2'] .change")
+    stages = one.texts(".stages button span")
+    assert one.texts(".stages button[aria-current=step] span") == [stages[2]]
+    assert one.texts(".runs .is-current .pass") == [stages[2]]
+    assert one.texts(".runs .go[aria-current=step]") == [stages[2]]
+    one.press("[")
+    assert one.texts(f"{first} .is-current .pass") == [stages[1]]
+    # The counts of the bar stand in the table as well.
+    bar = one.texts(".stages li:nth-child(2) small")
+    assert one.texts(f"{first} tbody[data-stage='1'] .change b") == bar
+    # The table of the other graph goes to its picture.
+    one.click(f"{second} tbody[data-stage='1'] .go")
+    assert one.tab.locator("select").input_value() == "1"
+    assert one.count(f"{first} .is-current") == 0
+    assert one.texts(f"{second} .is-current .pass") == [stages[1]]
+    # What a pass says is folded, and told with its sign.
+    one.click(f"{second} tbody[data-stage='1'] summary")
+    assert one.tab.locator(f"{second} tbody[data-stage='1'] .remarked").is_visible()
+    assert one.texts(f"{second} tbody[data-stage='1'] .kind")[0] == "~"
 
 
 def test_signs_are_explained_and_the_text_can_be_put_away(opened: Open) -> None:
@@ -316,11 +361,16 @@ def test_a_narrow_screen_scrolls_in_one_direction_only(opened: Open) -> None:
 
 
 def test_a_print_has_the_text_and_the_picture_and_no_tools(opened: Open) -> None:
-    one = opened(walked())
+    one = opened(listed())
+    one.tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     one.tab.emulate_media(media="print")
     assert not one.tab.locator(".tools").is_visible()
     assert one.tab.locator(".surface").last.is_visible()
-    assert one.tab.locator(".section").is_visible()
+    assert one.tab.locator(".section").first.is_visible()
+    # All of the text is there, and nothing of it is cut.
+    assert one.tab.locator("#text .remarked").last.is_visible()
+    cut = "() => { const { scrollHeight, clientHeight } = document.getElementById('text'); "
+    assert one.tab.evaluate(cut + "return scrollHeight - clientHeight; }") <= 1
 
 
 def test_of_several_graphs_one_is_chosen(opened: Open) -> None:
@@ -355,7 +405,7 @@ def test_many_loops_are_in_groups(opened: Open) -> None:
 
 
 @pytest.fixture(scope="module")
-def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sample_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("samples")
     build_samples(folder)
     return folder
@@ -363,8 +413,8 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("shot", SHOTS, ids=lambda shot: shot.name)
 def test_the_screenshots_of_the_docs_can_be_taken(
-    browser: object, shot: Shot, samples: Path
+    browser: object, shot: Shot, sample_files: Path
 ) -> None:
     pytest.importorskip("pymc", reason="one of the sample graphs is a model")
-    assert take(browser, shot, samples).startswith(b"\x89PNG")
+    assert take(browser, shot, sample_files).startswith(b"\x89PNG")
     assert (FOLDER / f"{shot.name}.png").exists()

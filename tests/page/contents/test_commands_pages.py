@@ -14,6 +14,7 @@ import pytest
 from pytensor import In, function
 
 import scanopt_cli as so
+from scanopt_cli.autodiff.derivative import Check, Outcome
 from scanopt_cli.culprits.culprit import Maker
 from scanopt_cli.diff.budgets import check, parse_budget
 from scanopt_cli.ir.graph import as_graph
@@ -22,17 +23,33 @@ from scanopt_cli.page.contents.bisect_page import bisect_part
 from scanopt_cli.page.contents.diff_page import Compared, diff_part
 from scanopt_cli.page.contents.grad_page import grad_part
 from scanopt_cli.page.contents.optimize_page import Optimized, optimize_part
-from scanopt_cli.page.contents.parts import Part
+from scanopt_cli.page.contents.parts import Part, page_of
 from scanopt_cli.page.contents.stages import Stages
 from scanopt_cli.page.contents.step_code import code_sections
+from scanopt_cli.page.contents.times import spent_verifying
 from scanopt_cli.page.contents.view_page import Viewed, view_part
-from scanopt_cli.page.page import Tone
-from scanopt_cli.page.rendering import compact
+from scanopt_cli.page.page import Spent, Tone
+from scanopt_cli.page.rendering import compact, render
 from scanopt_cli.reports.as_rich import plain
 from scanopt_cli.reports.document import Preformatted
-from scanopt_cli.verification.result import Verdict, Verification
+from scanopt_cli.verification.result import (
+    CompilationTimes,
+    Verdict,
+    Verification,
+    VerificationTimes,
+)
 from support.drawn_graphs import gradient, many_nodes, walk
 from support.graph_building import scan
+
+TIMES = VerificationTimes(
+    seconds=40.0,
+    compilations=(
+        CompilationTimes(graph="a", mode="plain", compiling=1.0, first_call=0.5, calls=1),
+        CompilationTimes(
+            graph="b", mode="numba", compiling=2.0, first_call=9.0, later_calls=3.0, calls=5
+        ),
+    ),
+)
 
 
 def text_of(part: Part, title: str) -> str:
@@ -52,7 +69,7 @@ def optimized(graph: so.Graph, **more: object) -> Part:
         result=result,
         left=so.check(result.graph),
         stages=stages,
-        seconds={"loading": 0.5, "optimizing": 100.0},
+        seconds={"loading": 0.5, "optimizing": 100.0, "checking": 0.25},
     )
     return optimize_part(done, "m.pkl")
 
@@ -60,11 +77,20 @@ def optimized(graph: so.Graph, **more: object) -> Part:
 def test_optimize_tells_counts_what_is_left_and_times() -> None:
     part = optimized(gradient())
     assert "nodes outside" in text_of(part, "Before and after")
-    assert "merge-equal" in text_of(part, "What each pass says")
+    (section,) = (one for one in part.sections if one.runs is not None)
+    assert section.title == "Passes, run by run"
+    assert "merge-equal" in {run.name for run in section.runs.rows}  # type: ignore[union-attr]
     times = text_of(part, "Times")
     assert "500 ms" in times
     assert "copies and counts" in times
     assert "rewrites" in times
+    assert [one.what for one in part.times] == [
+        "loading",
+        "passes",
+        "copies and counts",
+        "what is left to do",
+    ]
+    assert sum(one.seconds for one in part.times[1:3]) == pytest.approx(100.0)
     assert part.verdict.startswith("2 Scans")
 
 
@@ -72,11 +98,34 @@ def test_optimize_tells_counts_what_is_left_and_times() -> None:
     ("verdict", "tone"), [(Verdict.DIFFERS, Tone.BAD), (Verdict.COULD_NOT_RUN, Tone.WARNING)]
 )
 def test_a_result_that_is_not_verified_is_not_good(verdict: Verdict, tone: Tone) -> None:
-    verification = Verification(verdict=verdict, runs=0, runs_tried=3, reason="it crashes")
+    verification = Verification(
+        verdict=verdict, runs=0, runs_tried=3, reason="it crashes", times=TIMES
+    )
     part = optimized(walk(), verification=verification)
     assert part.tone is tone
     assert titles(part)[0] == "Verification"
-    assert "verification, copies and counts" in text_of(part, "Times")
+    times = text_of(part, "Times")
+    for said in ("verification", "of that compiling by numba", "of that running", "b, numba"):
+        assert said in times
+    told = {one.what: one for one in part.times}
+    assert told["verification"].seconds == 40.0
+    assert sum(one.seconds for one in told["verification"].parts) == pytest.approx(40.0)
+    assert sum(one.seconds for one in part.times[1:4]) == pytest.approx(100.0)
+
+
+def test_the_first_screen_tells_times_and_of_several_graphs_their_sums() -> None:
+    part = Part(source="a.pkl", verdict="fine", times=[Spent("passes", 1.5)])
+    html = render(page_of("scanopt optimize", [part]))
+    head = html[: html.index("<main>")]
+    assert "passes <b>1.5 s</b>" in head
+    assert 'width="1000.0"' in head
+    more = [spent_verifying(TIMES), Spent("passes", 0.5)]
+    both = page_of("scanopt optimize", [part, replace(part, source="b.pkl", times=more)])
+    assert [(one.what, one.seconds) for one in both.times] == [
+        ("passes", 2.0),
+        ("verification", 40.0),
+    ]
+    assert 'class="times"' not in render(page_of("scanopt view", [replace(part, times=())]))
 
 
 def test_diff_draws_both_graphs_beside_each_other() -> None:
@@ -108,6 +157,15 @@ def test_grad_tells_the_pedigree_in_the_text_and_at_the_loops() -> None:
     told = {loop: text for _, loop, text in drawn.picture.stages[1].remarks}
     assert "pullback of walk" in told["grad_of_walk"]
     assert "derivative of order 2" in part.verdict
+    assert not part.times
+
+
+def test_grad_tells_how_long_its_check_took() -> None:
+    derivative = so.grad(walk(), check=False, strategy="reverse")
+    check = Check(outcome=Outcome.AGREES, against="forward", seconds=41.0, times=TIMES)
+    part = grad_part(replace(derivative, check=check), "m.pkl")
+    assert [(one.what, one.seconds) for one in part.times] == [("check of values", 40.0)]
+    assert "b, numba" in text_of(part, "Times")
 
 
 def test_strategies_that_are_compared_are_drawn_each() -> None:
@@ -128,7 +186,13 @@ def test_bisect_draws_the_graphs_around_each_culprit() -> None:
     assert part.drawn[0].side_by_side
     assert "save-mem, rewrite 1 of 2" in part.verdict
     crashed = replace(culprit, before=walk())
-    part = bisect_part(replace(found, culprits=(crashed,)), "m.pkl")
+    timed = replace(found, culprits=(crashed,), seconds=50.0, times=TIMES)
+    part = bisect_part(timed, "m.pkl")
+    assert [(one.what, one.seconds) for one in part.times] == [
+        ("looking at graphs", 40.0),
+        ("running passes", 10.0),
+    ]
+    assert "b, numba" in text_of(part, "Times")
     assert not part.drawn[0].side_by_side  # a pass that crashes leaves no graph
 
 

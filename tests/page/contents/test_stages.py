@@ -10,7 +10,7 @@ import pytest
 import scanopt_cli as so
 from scanopt_cli.page.contents import stages as module
 from scanopt_cli.page.contents.stages import AS_GIVEN, Stages
-from scanopt_cli.page.page import Drawn
+from scanopt_cli.page.page import Drawn, Run
 from scanopt_cli.pipeline.optimizing import OptimizeResult, Snapshot
 from scanopt_cli.remarks import Code, RemarkKind, Why, because
 from scanopt_cli.reports.remark_text import grouped, text_of
@@ -20,7 +20,14 @@ from support.drawn_graphs import gradient, walk
 def drawn(graph: so.Graph, passes: str = "grad") -> tuple[Drawn, str, OptimizeResult]:
     stages = Stages(graph)
     result = so.optimize(graph, passes, watch=stages.watch)
-    return *stages.drawn(result), result
+    picture, _, note = stages.drawn(result)
+    return picture, note, result
+
+
+def rows(graph: so.Graph, passes: str = "grad") -> tuple[Sequence[Run], OptimizeResult]:
+    stages = Stages(graph)
+    result = so.optimize(graph, passes, watch=stages.watch)
+    return stages.drawn(result)[1].rows, result
 
 
 def texts(remarks: Sequence[tuple[str, str, str]], kind: str) -> list[str]:
@@ -32,9 +39,43 @@ def test_each_pass_that_changed_the_graph_has_a_stage_with_its_time() -> None:
     first, *others = picture.picture.stages
     assert (first.title, first.seconds, note) == (AS_GIVEN, None, "")
     assert {stage.title for stage in others} == {run.name for run in result.passes if run.changed}
-    for stage in others:  # a pass may be listed twice
-        runs = [run.seconds for run in result.passes if run.name == stage.title]
-        assert stage.seconds == pytest.approx(sum(runs))
+    for stage in others:  # each has the time of one run
+        assert stage.seconds is not None
+        assert 0 < stage.seconds <= sum(r.seconds for r in result.passes if r.name == stage.title)
+
+
+def test_each_run_is_a_row_with_its_stage_and_the_rest_of_the_time_is_told() -> None:
+    runs, result = rows(gradient())
+    begin, *others = runs
+    assert (begin.name, begin.stage, begin.change) == (AS_GIVEN, 0, "2 Scans, 47 nodes")
+    changed = [run for run in others if run.stage is not None]
+    assert [run.stage for run in changed] == list(range(1, len(changed) + 1))
+    assert others[: len(changed)] == changed
+    # Passes that changed nothing come behind, each once, and what is left of the time last.
+    *unchanged, rest = others[len(changed) :]
+    names = {run.name for run in result.passes} - {run.name for run in changed}
+    assert {run.name for run in unchanged} == names
+    assert {run.change for run in (*unchanged, rest)} == {"nothing"}
+    spent = sum(run.seconds or 0.0 for run in others)
+    assert spent == pytest.approx(sum(run.seconds for run in result.passes))
+    assert "nodes −" in changed[0].change
+
+
+def test_every_remark_is_in_a_row() -> None:
+    runs, result = rows(gradient())
+    told = {(run.name, kind, loop) for run in runs for kind, loop, _ in run.remarks}
+    assert told == {
+        (run.name, remark.kind.value, remark.scan)
+        for run in result.passes
+        for remark in grouped(run.remarks)
+    }
+
+
+def test_a_graph_that_stays_as_it_is_has_rows_that_change_nothing() -> None:
+    runs, _ = rows(walk(), "fold-loops")
+    assert [(run.name, run.change, run.stage) for run in runs[1:]] == [
+        ("fold-loops", "nothing", None)
+    ]
 
 
 def test_what_a_pass_did_stands_at_the_stage_that_it_left() -> None:
@@ -75,7 +116,7 @@ def test_missed_rewrites_stand_at_the_last_stage_of_their_pass_or_of_all() -> No
     assert missed == {
         AS_GIVEN: [],
         "merge-equal": [text],
-        "compile-safe": [f"save-mem: {text}", text],
+        "compile-safe": [text, f"save-mem: {text}"],
     }
 
 
@@ -114,3 +155,6 @@ def test_of_too_many_stages_the_first_and_the_last_are_drawn(
     assert len(shown) == (most if most < 100 else 2)
     assert shown == [*whole[: len(shown) - 1], whole[-1]]
     assert note.startswith(f"{len(whole) - len(shown)} stages between")
+    listed = [(run.name, run.stage) for run in rows(gradient())[0] if run.change != "nothing"]
+    assert [name for name, _ in listed] == whole  # those that are not drawn are rows as well
+    assert [whole[0], *(name for name, stage in listed if stage)] == shown

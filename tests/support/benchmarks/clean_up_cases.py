@@ -122,6 +122,27 @@ def _equal_rows() -> Case:
     return Case("a sequence of equal matrices", build, arguments, 4)
 
 
+def _inverse() -> Case:
+    """Push-out: an inverse that no step changes, computed only if there is a step."""
+
+    def build() -> Built:
+        matrix, start = pt.dmatrix("matrix"), pt.dvector("start")
+        rows = scan(
+            lambda h, w: pt.tanh(pt.linalg.inv(w) @ h),
+            outputs_info=[start],
+            non_sequences=[matrix],
+            n_steps=_N,
+        )
+        return [matrix, start, _N], [rows[-1]]
+
+    def arguments(scale: int) -> list[Any]:
+        n = 10
+        matrix = _rng().normal(size=(n, n)) + n * np.eye(n)
+        return [matrix, np.ones(n), np.asarray(500 * scale)]
+
+    return Case("products by an inverse that no step changes", build, arguments, 4)
+
+
 CLEAN_UPS = [
     _unread_output(),
     _small_op_from_graph(),
@@ -129,4 +150,5 @@ CLEAN_UPS = [
     _unread_taps(),
     _shared_factors(),
     _equal_rows(),
+    _inverse(),
 ]

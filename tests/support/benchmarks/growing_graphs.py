@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytensor.tensor as pt
+from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import io_toposort
 
 from scanopt_cli.ir.graph import Graph
 from support.graph_building import graph_of, scan
@@ -34,6 +36,24 @@ def gradients_apart(n: int) -> Graph:
         x, y = pt.dvector("x"), pt.dscalar("y")
         results.append(pt.grad(_last(lambda s, h: pt.sin(h * s), x, y), y))
     return graph_of(*results)
+
+
+def scans_in_a_row(n: int) -> Graph:
+    """Return ``n`` loops of one body, each of which starts with what the one before ends with.
+
+    They are copies of one: `pytensor.scan` walks all that its inputs depend on, and would take
+    hours for a thousand.
+    """
+    start = _start()
+    y = first = _last(lambda s, h: pt.tanh(h * s + 0.5), pt.dvector("s"), start)
+    nodes = io_toposort([start], [first])
+    for _ in range(n - 1):
+        known = {start: y}
+        for node in nodes:
+            copy = node.clone_with_new_inputs([known.get(v, v) for v in node.inputs])
+            known.update(zip(node.outputs, copy.outputs, strict=True))
+        y = known[first]
+    return graph_of(y)
 
 
 def states(n: int) -> Graph:
@@ -133,6 +153,72 @@ def chain_before(n: int) -> Graph:
     for _ in range(n):
         y = pt.tanh(y + 1)
     return graph_of(_last(lambda s, h: pt.tanh(h + s), pt.dvector("s"), y))
+
+
+def operations(n: int) -> Graph:
+    """Return ``n`` operations side by side on ten inputs, added up ten at a time, and a loop."""
+    given = [pt.dscalar(f"x{i}") for i in range(10)]
+    sums = [pt.sin(given[i % 10] * (i + 1.5)) for i in range(max(n * 9 // 20, 1))]
+    while len(sums) > 1:
+        sums = [
+            pt.add(*sums[i : i + 10]) if i + 1 < len(sums) else sums[i]
+            for i in range(0, len(sums), 10)
+        ]
+    return graph_of(_last(lambda s, h: pt.tanh(h + s), pt.dvector("s"), sums[0]))
+
+
+def layers_in_a_row(n: int) -> Graph:
+    """Return ``n`` OpFromGraphs with a loop inside, each of which reads the one before."""
+    layers = [_layer(pt.tanh, i + 1.5) for i in range(10)]
+    y = _start()
+    for i in range(n):
+        y = layers[i % 10](y)
+    return graph_of(y)
+
+
+def nest(depth: int) -> Graph:
+    """Return loops inside of each other, ``depth`` deep, with work in each."""
+    return graph_of(_nested(depth, pt.dvector("s"), _start()))
+
+
+def nest_of_two(depth: int) -> Graph:
+    """Return loops inside of each other, ``depth`` deep, two different ones in each step."""
+
+    def nested(level: int, s: Any, y: Any) -> Any:
+        if level == 0:
+            return pt.tanh(y)
+        return _last(lambda a, h: nested(level - 1, s, h) * a + nested(level - 1, s * 2.0, h), s, y)
+
+    return graph_of(nested(depth, pt.dvector("s"), _start()))
+
+
+def nest_of_layers(depth: int, factor: float = 1.5) -> Graph:
+    """Return OpFromGraphs inside of each other, ``depth`` deep, with a loop, each applied twice.
+
+    There is one body a level; written out there would be ``2**depth``.
+    """
+    layer: Callable[[Any], Any] = pt.tanh
+    for level in range(depth):
+        layer = _layer(layer, level + factor, twice=True)
+    return graph_of(layer(_start()))
+
+
+def gradient_of_a_nest(depth: int) -> Graph:
+    """Return the gradient of loops inside of each other, ``depth`` deep."""
+    s, start = pt.dvector("s"), _start()
+    return graph_of(pt.grad(_nested(depth, s, start), start))
+
+
+def _nested(depth: int, s: Any, y: Any) -> Any:
+    if depth == 0:
+        return pt.tanh(y)
+    return _last(lambda a, h: _nested(depth - 1, s, h) * a, s, y)
+
+
+def _layer(inside: Callable[[Any], Any], factor: float, *, twice: bool = False) -> Any:
+    p = pt.dscalar("p")
+    last = scan(lambda y: inside(y) * factor, outputs_info=[p], n_steps=3)[-1]
+    return OpFromGraph([p], [inside(last) if twice else last], name="layer")
 
 
 def _start() -> Any:

@@ -186,7 +186,7 @@ class _LeftOut(NamedTuple):
             context.missed(view, Code.SMALL_ARRAYS_LEFT, cross, arrays=self.arrays)
         for position in self.unknown:
             name = names[view.slots[position]]
-            context.missed(view, Code.ARRAYS_KEPT, Why.LENGTH_UNKNOWN, name)
+            context.missed(view, Code.ARRAYS_KEPT, Why.SHAPE_UNKNOWN, name)
 
 
 _staying: WeakKeyDictionary[FrozenFunctionGraph, dict[Hashable, _LeftOut]] = WeakKeyDictionary()

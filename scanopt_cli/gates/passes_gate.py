@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.gates.known_findings import read_baseline
 from scanopt_cli.ir.graph import GraphLike
 from scanopt_cli.pipeline.contract import Pass
 from scanopt_cli.rules.graph_checking import Baseline, CheckResult, check
 from scanopt_cli.rules.rule_registry import mended_by, selected
-from scanopt_cli.rules.settings import Settings, read_baseline, settings_from_pyproject
+from scanopt_cli.rules.settings import Settings, settings_from_pyproject
 
 
 @dataclass(frozen=True)

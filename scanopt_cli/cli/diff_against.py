@@ -1,0 +1,258 @@
+"""``scanopt diff --against``: graph files beside what they are in git at a revision."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scanopt_cli.cli.batch import Batch
+from scanopt_cli.cli.console import out, tell
+from scanopt_cli.cli.exits import ExitCode, finding
+from scanopt_cli.cli.file_work import Done
+from scanopt_cli.cli.graph_files import graph_files
+from scanopt_cli.cli.limits import patience
+from scanopt_cli.cli.options import Format, GateFormat
+from scanopt_cli.cli.pages import require_page, write_page
+from scanopt_cli.cli.results import add_to_step_summary, print_blocks, print_json
+from scanopt_cli.cli.session import session
+from scanopt_cli.errors import LoadError, ScanoptError
+from scanopt_cli.serialization.files import read_bytes
+from scanopt_cli.serialization.revisions import Blob, Revision, StoredFile
+
+if TYPE_CHECKING:
+    from scanopt_cli.diff.budgets import Budget
+    from scanopt_cli.diff.file_diffs import FileDiff
+    from scanopt_cli.page.contents.parts import Part
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A graph file, and what git has of it: each may be missing."""
+
+    path: Path
+    revision: Revision
+    earlier: tuple[Path, StoredFile] | None
+    exists: bool
+    problem: ScanoptError | None = None
+
+
+def diff_against(
+    name: str,
+    paths: Sequence[Path],
+    limits: Budget | None,
+    *,
+    only_budget: bool,
+    stat: bool,
+    lines: int,
+    names: bool,
+    html: Path | None,
+    output_format: GateFormat,
+    jobs: int | None,
+    trust: bool,
+    allow_package: Sequence[str] | None,
+) -> ExitCode:
+    """Compare graph files with what they are at the revision ``name``, as `diff` was asked to."""
+    from scanopt_cli.reports import file_diffs_report
+
+    pairs = _pairs(paths, name)
+    require_page(html, list(pairs))
+    task = _Comparing(pairs, limits, names, html is not None, trust, tuple(allow_package or ()))
+    found: dict[Path, FileDiff] = {}
+    parts: list[Part] = []
+
+    def take(path: Path, made: tuple[FileDiff, Part | None]) -> None:
+        found[path] = made[0]
+        if made[1] is not None:
+            parts.append(made[1])
+
+    # To compare bytes takes less than to have a worker do it.
+    for path, pair in pairs.items():
+        if (told := task.by_bytes(pair)) is not None:
+            found[path] = told
+    batch = Batch({path: pair.problem for path, pair in pairs.items() if path not in found}, jobs)
+    batch.run(task, take)
+    diffs = [found[path] for path in pairs if path in found]
+    _print(list(pairs), found, batch.failures, name, output_format, stat=stat, lines=lines)
+    if html is not None:
+        verdict = file_diffs_report.total(diffs, name)
+        write_page(html, parts, batch.failures, verdict=verdict)
+    is_over = any(each.violations for each in diffs)
+    return batch.finish(finding(is_over or (not only_budget and any(d.is_other for d in diffs))))
+
+
+def _pairs(paths: Sequence[Path], name: str) -> dict[Path, _Pair]:
+    """Return the files that are named, and those in directories, here or in git, once each."""
+    pairs: dict[Path, _Pair] = {}
+    revisions: dict[str, Revision] = {}
+    for path in paths:
+        folder = os.path.realpath(path if os.path.isdir(path) else path.parent)
+        revision = revisions.setdefault(folder, revisions.get(folder) or Revision.of(path, name))
+        stored = revision.files(path)
+        present = graph_files([path]) if os.path.isdir(path) else {}
+        if os.path.isdir(path):
+            # A directory may have graphs in git alone.
+            present = {file: why for file, why in present.items() if file != path or not stored}
+        elif os.path.lexists(path):
+            present[path] = None
+        if not (stored or present):
+            where = f"neither here nor in {name}"
+            raise ScanoptError(f"is {where}", where=str(path), hint="check the path")
+        for file in sorted({*stored, *present}):
+            earlier = (file, stored[file]) if file in stored else None
+            pair = _Pair(file, revision, earlier, file in present, present.get(file))
+            if earlier is None or not (earlier[1].is_link and file.is_symlink()):
+                pairs[file] = pair
+    return {pair.path: pair for pair in _renamed(list(pairs.values()))}
+
+
+def _renamed(pairs: list[_Pair]) -> list[_Pair]:
+    """Return pairs in which a file that is new and has the content of one that is gone is both."""
+    gone = {
+        pair.earlier[1].oid: pair for pair in pairs if not pair.exists and pair.earlier is not None
+    }
+    found = []
+    for pair in pairs:
+        is_new = pair.earlier is None and pair.problem is None
+        data = _content(pair.path) if gone and is_new else None
+        oid = next((oid for oid in gone if data is not None and _holds(gone[oid], data)), None)
+        found.append(pair if oid is None else replace(pair, earlier=gone.pop(oid).earlier))
+    taken = {pair.earlier[0] for pair in found if pair.earlier is not None and pair.exists}
+    return [pair for pair in found if pair.exists or pair.path not in taken]
+
+
+def _content(path: Path) -> bytes | None:
+    """Return what a file holds; if it cannot be read, that is told when it is compared."""
+    try:
+        return read_bytes(path)
+    except LoadError:
+        return None
+
+
+def _holds(pair: _Pair, data: bytes) -> bool:
+    return pair.earlier is not None and pair.earlier[1].holds(data)
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparing:
+    """What is done with a pair; the names of variables count, and a page is drawn, if asked for."""
+
+    pairs: Mapping[Path, _Pair]
+    limits: Budget | None
+    names: bool
+    draws: bool
+    trust: bool
+    allow_packages: tuple[str, ...]
+
+    def by_bytes(self, pair: _Pair) -> FileDiff | None:
+        """Return what became of a file where that needs no graph, ``None`` where it does."""
+        from scanopt_cli.diff.file_diffs import FileDiff, FileFate
+
+        if pair.problem is not None:
+            return None
+        if not pair.exists:
+            return FileDiff(source=str(pair.path), fate=FileFate.GONE)
+        if self._needs_graphs or (data := _content(pair.path)) is None:
+            return None
+        try:
+            found = _fate(pair, data)
+        except ScanoptError:  # git cannot say: that is told in its turn
+            return None
+        return None if found.fate is FileFate.DIFFERS else found
+
+    def work(self, path: Path, _title: str, /) -> Done[tuple[FileDiff, Part | None]]:
+        """Compare a file with what git has of it."""
+        from scanopt_cli.diff.budgets import check
+        from scanopt_cli.diff.comparing import diff
+        from scanopt_cli.diff.file_diffs import FileFate
+
+        pair = self.pairs[path]
+        found, before = _fate(pair, read_bytes(path)), None
+        if found.fate is not FileFate.DIFFERS and not self._needs_graphs:
+            return Done((found, None))
+        if pair.earlier is not None and (self._needs_graphs or found.fate is FileFate.DIFFERS):
+            before = pair.revision.read(*pair.earlier)
+        files: list[Path | Blob] = [path] if before is None else [before, path]
+        with session(*files, trust=self.trust, allow_packages=self.allow_packages) as work:
+            graphs = [*map(work.load, files)]
+            violations = check(self.limits, graphs[-1]) if self.limits is not None else ()
+            found = replace(found, violations=violations)
+            if len(graphs) == 1:
+                return Done((found, None))
+            told = diff(graphs[0], graphs[1], names=self.names)
+            is_same = told.same and found.fate is FileFate.DIFFERS
+            found = replace(found, diff=told, fate=FileFate.SAME if is_same else found.fate)
+            if not self.draws:
+                return Done((found, None))
+            from scanopt_cli.page.contents.diff_page import Compared, diff_part
+
+            compared = Compared(found=told, violations=violations, graphs=(graphs[0], graphs[1]))
+            return Done((found, diff_part(compared, f"{before} → {path}")))
+
+    def patience(self, path: Path) -> float | None:
+        """Return how many seconds it may take."""
+        return patience(path, trust=self.trust)
+
+    @property
+    def _needs_graphs(self) -> bool:
+        return self.limits is not None or self.draws
+
+
+def _fate(pair: _Pair, data: bytes) -> FileDiff:
+    """Return what became of a file that holds ``data``, as far as its bytes tell."""
+    from scanopt_cli.diff.file_diffs import FileDiff, FileFate
+
+    source = str(pair.path)
+    if pair.earlier is None:
+        return FileDiff(source=source, fate=FileFate.NEW)
+    place, stored = pair.earlier
+    if place != pair.path:
+        return FileDiff(source=source, fate=FileFate.RENAMED, earlier=str(place))
+    if not stored.holds(data) and pair.revision.read(place, stored).data != data:
+        return FileDiff(source=source, fate=FileFate.DIFFERS)
+    return FileDiff(source=source, fate=FileFate.SAME)
+
+
+def _print(
+    paths: Sequence[Path],
+    found: Mapping[Path, FileDiff],
+    failures: Mapping[Path, str],
+    name: str,
+    output_format: GateFormat,
+    *,
+    stat: bool,
+    lines: int,
+) -> None:
+    from scanopt_cli.reports import file_diffs_report as report
+
+    diffs = [found[path] for path in paths if path in found]
+    for each in diffs:
+        for note in () if each.diff is None else each.diff.notes:
+            tell(f"note: {each.source}: {note}")
+    match output_format:
+        case GateFormat.JSON:
+            entries = [
+                report.as_json(found[path])
+                if path in found
+                else {"source": str(path), "error": failures[path]}
+                for path in paths
+            ]
+            print_json("diff", {"against": name, "graphs": entries})
+        case _ if not diffs:
+            return  # each file has an error of its own
+        case GateFormat.GITHUB:
+            for line in report.workflow_commands(diffs, name):
+                out().out(line)
+            add_to_step_summary(report.file_diffs_report(diffs, name, stands_alone=True))
+        case _:
+            stands_alone = output_format is GateFormat.MARKDOWN
+            blocks = report.file_diffs_report(
+                diffs,
+                name,
+                stat=stat,
+                lines=0 if stands_alone else lines,
+                stands_alone=stands_alone,
+            )
+            print_blocks(Format(output_format.value), blocks)

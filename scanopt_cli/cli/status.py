@@ -1,0 +1,173 @@
+"""``scanopt status``: how graphs are beside what is locked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scanopt_cli.cli.batch import Batch
+from scanopt_cli.cli.console import out, tell
+from scanopt_cli.cli.exits import ExitCode, finding
+from scanopt_cli.cli.file_work import Done
+from scanopt_cli.cli.graph_files import graph_files
+from scanopt_cli.cli.locked_graphs import Looking, limits_of_all
+from scanopt_cli.cli.options import AllowPackages, Format, GateFormat, Jobs, LockedGraphs, Trust
+from scanopt_cli.cli.results import add_to_step_summary, print_blocks, print_json
+from scanopt_cli.errors import LoadError, ScanoptError
+from scanopt_cli.serialization.files import read_bytes
+
+if TYPE_CHECKING:
+    from scanopt_cli.gates.comparing import GraphStatus
+    from scanopt_cli.gates.lock_file import Lock
+
+
+def status(
+    graphs: LockedGraphs = None,
+    lock: Annotated[
+        Path | None,
+        typer.Option(
+            "--lock",
+            metavar="FILE",
+            help="The lock file; by default the nearest scanopt.lock here or above.",
+        ),
+    ] = None,
+    output_format: Annotated[GateFormat, typer.Option("--format", help="How to print it.")] = (
+        GateFormat.RICH
+    ),
+    jobs: Jobs = None,
+    trust: Trust = False,
+    allow_package: AllowPackages = None,
+) -> ExitCode:
+    """Compare graphs with the lock file: what is worse, what is better, what is new or missing.
+
+    Exits with 1 if anything is worse: a finding that is not locked, a count above what is locked or
+    above its budget, a graph that is missing, or one that is not locked in what is looked at. A
+    file with the same bytes is not read as a graph.
+    """
+    from scanopt_cli.gates.comparing import State, written_by
+    from scanopt_cli.gates.lock_file import NAME, find_lock, read_lock
+
+    path = lock or find_lock()
+    if path is None:
+        hint = "write one by scanopt lock GRAPH..., or name it by --lock"
+        raise ScanoptError("there is no lock file here or above", where=NAME, hint=hint)
+    locked = read_lock(path)
+    files = _files(locked, graphs)
+    if not files:
+        hint = "name graphs to lock: scanopt lock GRAPH..."
+        raise ScanoptError("holds no graph to compare", where=str(path), hint=hint)
+    limits = limits_of_all()
+    # To compare bytes takes less than to have a worker do it.
+    found = dict(_as_locked(locked, files, limits))
+    batch = Batch({file: files[file] for file in files if file not in found}, jobs)
+    task = _Comparing(locked, limits, Looking(trust, tuple(allow_package or ())))
+    batch.run(task, lambda file, status: found.update({file: status}))
+    found = {file: found[file] for file in files if file in found}
+    _print(files, found, batch.failures, path, output_format)
+    others = {each.by for each in found.values() if each.state is State.UNCHANGED} - {written_by()}
+    if others:
+        told = " and ".join(sorted(map(str, others)))
+        tell(f"note: what is unchanged was locked by {told}; `scanopt lock` looks at it again")
+    return batch.finish(finding(any(each.is_worse for each in found.values())))
+
+
+def _files(lock: Lock, paths: Sequence[Path] | None) -> Mapping[Path, ScanoptError | None]:
+    """Return the graphs that are asked for, and those that are locked and gone, once each."""
+    from scanopt_cli.gates.lock_file import is_below
+
+    all_of_it = (*lock.directories, *lock.graphs)
+    found: dict[str, tuple[Path, ScanoptError | None]] = {}
+    for path in paths or map(lock.path_of, all_of_it):
+        below: Mapping[str, Path] = {}
+        if not os.path.isfile(path):
+            folder = [lock.name_of(path)]
+            below = {name: lock.path_of(name) for name in lock.graphs if is_below(name, folder)}
+        for file, problem in graph_files([path]).items():
+            # A directory may have none of the graphs that are locked in it.
+            if not (below and file == path):
+                found.setdefault(lock.name_of(file), (file, problem))
+        for name, file in below.items():
+            found.setdefault(name, (file, None))
+    return dict(found.values())
+
+
+def _as_locked(
+    lock: Lock, files: Iterable[Path], limits: Mapping[str, int]
+) -> Iterator[tuple[Path, GraphStatus]]:
+    """Yield the status of each file that is gone, and of each with the bytes that are locked."""
+    from scanopt_cli.gates.comparing import status_of
+
+    for path in files:
+        known = lock.graphs.get(lock.name_of(path))
+        if known is None:
+            continue
+        if not os.path.lexists(path):
+            yield path, status_of(str(path), known, None, limits)
+        elif _digest(path) == known.sha256:
+            yield path, status_of(str(path), known, known, limits)
+
+
+def _digest(path: Path) -> str | None:
+    """Return the digest of what a file holds, ``None`` if it cannot be read: that is told later."""
+    try:
+        return hashlib.sha256(read_bytes(path)).hexdigest()
+    except LoadError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparing:
+    """What is done with a graph that is not as it was, or is not locked."""
+
+    lock: Lock
+    limits: Mapping[str, int]
+    looking: Looking
+
+    def work(self, path: Path, _title: str, /) -> Done[GraphStatus]:
+        """Return how the graph is beside what is locked."""
+        from scanopt_cli.gates.comparing import status_of
+
+        known = self.lock.graphs.get(self.lock.name_of(path))
+        now = self.looking.at(path, read_bytes(path), {})
+        return Done(status_of(str(path), known, now, self.limits))
+
+    def patience(self, path: Path) -> float | None:
+        """Return how many seconds it may take."""
+        return self.looking.patience(path)
+
+
+def _print(
+    files: Iterable[Path],
+    found: Mapping[Path, GraphStatus],
+    failures: Mapping[Path, str],
+    lock: Path,
+    output_format: GateFormat,
+) -> None:
+    from scanopt_cli.reports import status_report as report
+
+    statuses = tuple(found.values())
+    match output_format:
+        case GateFormat.JSON:
+            entries = [
+                report.as_json(found[file])
+                if file in found
+                else {"source": str(file), "error": failures[file]}
+                for file in files
+            ]
+            print_json("status", {"lock": str(lock), "graphs": entries})
+        case _ if not found:
+            return  # each file has an error of its own
+        case GateFormat.GITHUB:
+            for line in report.workflow_commands(statuses):
+                out().out(line)
+            add_to_step_summary(report.status_report(statuses, stands_alone=True))
+        case _:
+            stands_alone = output_format is GateFormat.MARKDOWN
+            blocks = report.status_report(statuses, stands_alone=stands_alone)
+            print_blocks(Format(output_format.value), blocks)
