@@ -86,7 +86,7 @@ def test_json_has_an_entry_for_each(changed: Path) -> None:
     done = scanopt("diff", "--against", "main", "graphs", "--format", "json", cwd=changed)
     assert done.code == 2
     told = json.loads(done.out)
-    assert (told["schema"], told["command"], told["against"]) == (4, "diff", "main")
+    assert (told["schema"], told["command"], told["against"]) == (5, "diff", "main")
     entries = {Path(entry["source"]).stem: entry for entry in told["graphs"]}
     assert {name: entry.get("fate") for name, entry in entries.items()} == {
         "power": "differs",

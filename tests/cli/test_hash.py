@@ -118,7 +118,7 @@ def test_json(more: Path, files: Path) -> None:
     done = scanopt("hash", *paths, "--format", "json", "--inner", "--names")
     assert done.code == 2
     told = json.loads(done.out)
-    assert (told["schema"], told["command"]) == (4, "hash")
+    assert (told["schema"], told["command"]) == (5, "hash")
     assert (told["names"], told["gradients"]) == (True, False)
     nested, missing, square = told["graphs"]
     assert (missing["source"], "no such file" in missing["error"]) == (str(paths[1]), True)

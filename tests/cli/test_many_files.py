@@ -42,7 +42,7 @@ COMMANDS = {
     "check, jsonl": ["check", "--format", "jsonl"],
     "check, statistics": ["check", "--statistics"],
     "check, mended": ["check", "--fix", "-o", "OUT", "--diff"],
-    "check, a page": ["check", "--html", "OUT/page.html", "--write-baseline", "OUT/known.json"],
+    "check, a page": ["check", "--html", "OUT/page.html"],
     "optimize": ["optimize", "--diff", "structural", "--print-changed", "--check", "-o", "OUT"],
     "optimize, json": ["optimize", "--format", "json", "--html", "OUT/page.html"],
     "optimize, markdown": ["optimize", "--format", "markdown", "--stat"],
@@ -73,6 +73,35 @@ def test_workers_print_and_write_the_same(name: str, many: Path, tmp_path: Path)
     assert done[0].code == 2
     assert written[0] == written[1]
     assert written[0] or "OUT" not in " ".join(COMMANDS[name])
+
+
+@pytest.mark.parametrize("jobs", ["0", "2"])
+def test_gates_say_the_same_by_workers(
+    jobs: str, many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (many / "bad.pkl").unlink()
+    commit = ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "graphs"]
+    for words in (["init", "-q", "-b", "main", "."], ["add", "."], commit):
+        subprocess.run(["git", *words], check=True, capture_output=True)
+    assert scanopt("lock", "graphs", "--jobs", jobs).code == 0
+    assert set(json.loads(Path("scanopt.lock").read_text())["graphs"]) == {
+        f"graphs/{name}.pkl" for name in NAMES
+    }
+    shutil.copy(many / "grad.pkl", many / "clean.pkl")
+    shutil.copy(many / "wasteful.pkl", many / "power.pkl")
+    (many / "bad.pkl").write_bytes(b"no pickle")
+    (many / "wasteful.pkl").unlink()
+
+    compared = scanopt("status", "--format", "json", "--jobs", jobs)
+    assert compared.code == 2
+    states = [each.get("state", "error") for each in json.loads(compared.out)["graphs"]]
+    assert sorted(states) == ["changed", "changed", "error", "missing", "unchanged"]
+    told = scanopt("diff", "--against", "main", "graphs", "--format", "json", "--jobs", jobs)
+    assert told.code == 1
+    fates = {each["source"]: each["fate"] for each in json.loads(told.out)["graphs"]}
+    assert list(fates) == sorted(fates)
+    assert sorted(fates.values()) == ["differs", "differs", "gone", "new", "same"]
 
 
 def _plain(path: Path, jobs: str) -> object:
