@@ -170,7 +170,10 @@ def _unfused(outputs: Sequence[Variable]) -> list[Variable]:
 
 
 def _is_simple(node: Apply) -> bool:
-    """Whether a node computes a number, or reads or sets numbers of a row."""
+    """Whether a node computes a number, or reads or sets numbers of a row; none is complex."""
+    kinds = (getattr(v.type, "dtype", "") for v in (*node.inputs, *node.outputs))
+    if any(str(kind).startswith("complex") for kind in kinds):
+        return False
     if isinstance(node.op, WriteRow):
         # What is added would be added again where steps are done anew.
         return not node.op.adds and all(not getattr(v.type, "ndim", 0) for v in node.inputs[1:])

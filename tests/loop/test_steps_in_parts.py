@@ -373,3 +373,14 @@ def test_generated_steps(steps: list[str], is_traced: bool, seed: int) -> None:
         for found, wanted in zip(ahead(*values(n)), alone(*values(n)), strict=True):
             scale = np.abs(wanted[np.isfinite(wanted)]).max(initial=1)
             np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9 * scale)
+
+
+@pytest.mark.parametrize("read", [pt.isnan, pt.real, abs], ids=["isnan", "real", "abs"])
+def test_loops_that_read_complex_numbers_are_in_one_part(read: Callable[[Any], Any]) -> None:
+    """No rule writes code of complex numbers, which parts would keep as numbers."""
+    rows = pt.vector("rows", dtype="complex128")
+    last, _ = scan(lambda s, r, _: (s * 0.5 + pt.exp(read(r).astype("float64")), None), H, rows, ())
+    function = compiled([last], inputs=[rows, H])
+    plain = compiled([last], PLAIN, inputs=[rows, H])
+    given_values = np.linspace(-1, 1, 40) * (1 + 2j), 0.3
+    np.testing.assert_allclose(function(*given_values), plain(*given_values), rtol=1e-12)

@@ -158,7 +158,10 @@ class KeptCode(_Cache):
             symbols, data = pickle.loads(content)
             rtsys.initialize(target_context)
             if all(llvm.address_of_symbol(symbol) for symbol in symbols):
-                return self._own._impl.rebuild(target_context, data)
+                found = self._own._impl.rebuild(target_context, data)
+                # Code of another signature would be read again by each call.
+                if found.signature.args == tuple(sig):
+                    return found
         store.discard(key)
         return None
 
@@ -190,7 +193,9 @@ class KeptCode(_Cache):
         self._own.flush()
 
     def _name(self, sig: Any, codegen: Any) -> str:
-        parts = self._key, str(sig), codegen.magic_tuple()
+        # A tuple of all arguments and one of the caller's are called the same.
+        kinds = [(type(kind).__qualname__, str(kind)) for kind in sig]
+        parts = self._key, kinds, codegen.magic_tuple()
         return f"code-{sha256(repr(parts).encode()).hexdigest()}"
 
 

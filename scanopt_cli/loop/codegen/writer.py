@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -281,6 +282,9 @@ class Writer(LengthWriter):
         if isinstance(number.code, ir.Constant) and number.dtype.kind in "iu":
             known = np.asarray(number.code.constant, number.dtype)
             return self.number(known.astype(dtype)[()], dtype)
+        if dtype == np.bool_:
+            # Numba's cast looks for `bool` among functions that are registered only for its own.
+            return self.called(operator.ne, number, self.number(0, number.dtype))
         target = numba.from_dtype(dtype)
         code = self.context.cast(self.builder, number.code, number.numba_type, target)
         return Number(code, dtype)

@@ -288,6 +288,39 @@ def test_another_process_compiles_nothing(kept: str, tmp_path: Path) -> None:
     assert all((passes == 0) == (not kept) for _, passes, _, _ in second)
 
 
+_IN_NUMBA_FIRST = """
+import json, sys
+import numba
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import scanopt_cli
+from scanopt_cli.loop.codegen.kept_code import KeptCode
+
+loads = []
+load_overload = KeptCode.load_overload
+KeptCode.load_overload = lambda *given: loads.append(given) or load_overload(*given)
+x = pt.dvector("x")
+states = pytensor.scan(
+    lambda x, s: s * 0.5 + x, sequences=[x], outputs_info=[np.float64(0)], return_updates=False
+)
+with scanopt_cli.enabled():
+    function = pytensor.function([x], [states[-1]], mode="NUMBA", trust_input=True)
+inner, rows = function.vm.jit_fn, np.ones(3)
+if sys.argv[1] == "inside":  # as nutpie calls it
+    found = numba.njit(lambda x: inner(x)[0].item())(rows)
+else:
+    (found,) = {float(function(rows)[0]) for _ in range(4)}
+print(json.dumps([found, len(loads)]))
+"""
+
+
+def test_code_that_was_compiled_for_a_caller_in_numba_is_read_once(tmp_path: Path) -> None:
+    """Numba packs arguments into a tuple of another type there, which has the same name."""
+    found = [run(_IN_NUMBA_FIRST, how, cache=str(tmp_path)) for how in ("inside", "from Python")]
+    assert found == [[1.75, 1], [1.75, 1]]
+
+
 @pytest.mark.deep
 def test_twenty_processes_at_once(tmp_path: Path) -> None:
     """Each compiles or reads, as it comes, and all compute the same; one that comes later reads."""

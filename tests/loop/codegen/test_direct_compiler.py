@@ -135,6 +135,33 @@ def test_a_loop_of_numbers_leaves_the_rest_unregistered_until_it_is_needed(tmp_p
     assert told["draw"]
 
 
+_TRUTH = """
+import json
+import numpy as np
+import pytensor.tensor as pt
+import pytensor
+import scanopt_cli
+
+counts, kept = pt.lvector("counts"), pt.dvector("kept")
+state = pytensor.scan(
+    lambda c, x, s: pt.switch(pt.cast(c, "bool"), s + x, s * pt.cast(pt.cast(x, "bool"), "int64")),
+    sequences=[counts, kept], outputs_info=[np.float64(0)], return_updates=False,
+)[-1]
+with scanopt_cli.enabled():
+    function = pytensor.function([counts, kept], state, mode="NUMBA")
+print(json.dumps([
+    float(function(np.array([1, 0, -2]), np.array(row, float)))
+    for row in ([0.5, 2, 3], [0.5, 0, 3], [0.5, np.nan, 3])
+]))
+"""
+
+
+@pytest.mark.parametrize("keep", ["", "off"])
+def test_the_truth_of_a_number_in_a_process_that_has_compiled_nothing(keep, tmp_path):
+    """Numba's own cast looks for `bool` among functions that are not registered yet."""
+    assert run(_TRUTH, cache=str(tmp_path), keep=keep) == [3.5, 3.0, 3.5]
+
+
 @pytest.fixture
 def compiled(monkeypatch) -> Iterator[Callable[..., Any]]:
     """Compiles a function; in the end, each was compiled directly."""
