@@ -125,12 +125,14 @@ def status_of(
     known = () if locked is None else locked.findings
     state = _state(locked, now)
     key = _of_loop if state is State.SAME else _of_slots
+    found, gone = _more(now.findings, known, key), _more(known, now.findings, key)
     return GraphStatus(
         source=source,
         state=state,
         counts=tuple(each for each in changes if each.now != each.locked or each.is_worse),
-        found=_more(now.findings, known, key),
-        gone=_more(known, now.findings, key),
+        # A loop that changed has another digest, and may have the same findings.
+        found=_more(found, gone, _of_name),
+        gone=_more(gone, found, _of_name),
         by=None if locked is None else locked.by,
     )
 
@@ -169,6 +171,11 @@ def _of_loop(found: LockedFinding) -> str:
     """
     first, *parts = found.key.split(":")
     return ":".join([first, *(part for part in parts if len(part) == _DIGEST_LETTERS)])
+
+
+def _of_name(found: LockedFinding) -> str:
+    """Return the rule, and what the loop is called; equal names are told apart by numbers."""
+    return f"{found.rule}:{found.loop.partition('#')[0]}"
 
 
 def written_by() -> str:

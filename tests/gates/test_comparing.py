@@ -68,11 +68,20 @@ def test_a_budget_takes_the_place_of_what_is_locked() -> None:
 
 
 def test_findings_are_compared_by_what_they_are_about() -> None:
-    known = graph(findings=(finding("k"), finding("k"), finding("gone")))
-    moved = (finding("k", "renamed"), finding("k"), finding("k"), finding("new"))
+    known = graph(findings=(finding("k"), finding("k"), finding("gone", "b")))
+    moved = (finding("k", "renamed"), finding("k"), finding("k"), finding("new", "c"))
     status = status_of("a", known, graph("1", findings=moved))
     assert [each.key for each in status.found] == ["k", "new"]
     assert [each.key for each in status.gone] == ["gone"]
     assert (status.is_worse, status.is_better) == (True, False)
     fewer = status_of("a", known, graph("1", findings=(finding("k"), finding("k"))))
     assert (fewer.is_worse, fewer.is_better) == (False, True)
+
+
+def test_a_finding_stays_known_where_its_loop_has_changed() -> None:
+    known = graph(findings=(finding("one", "a#1"), finding("two", "b")))
+    now = (finding("other", "a#2"), finding("three", "b"), finding("four", "b"))
+    status = status_of("a", known, graph("1", "1", findings=now))
+    assert [each.key for each in status.found] == ["four"]
+    assert status.gone == ()
+    assert status_of("a", known, graph("1", "1", findings=now[:1])).gone == known.findings[1:]

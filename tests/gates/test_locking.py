@@ -14,8 +14,9 @@ from support.generated.strategies import GeneratedScan, scan_graphs
 from support.rewriting_alike import written_otherwise
 from support.tiers import examples
 
-OF_THE_FORM = {"P009"}
-"""Rules about what a loop becomes once compiled, which the form of the graph may decide."""
+OF_THE_FORM = {"C003", "N002", "P009"}
+"""Rules about how an expression is written, and about what a loop becomes once compiled: the form
+of the graph may decide both."""
 
 
 @settings(max_examples=examples(8, 30), deadline=None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
@@ -124,7 +123,8 @@ def test_case_3_equal_outputs() -> None:
 @pytest.mark.parametrize(
     "outputs",
     [
-        (P / pt.constant(np.float64(0.0)), P / pt.constant(np.float64(-0.0))),
+        # Beside a number of their own: PyTensor takes 0.0 of another graph for -0.0.
+        (P / pt.constant([0.0, 0.7193]), P / pt.constant([-0.0, 0.7193])),
         (pt.exp(P) + Q, pt.exp(P) - Q),
         (pt.exp(P), pt.exp(P).astype("float32")),
         (pt.exp(grad_scale(P, 2.0)), pt.exp(grad_scale(P, 3.0))),
