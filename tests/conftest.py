@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -46,6 +47,9 @@ def _set_up_pytensor() -> None:
 
 if "PYTEST_XDIST_WORKER" not in os.environ:
     _set_up_pytensor()
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell has what it starts in the background ignore ctrl-C, which some tests send.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

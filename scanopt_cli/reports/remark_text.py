@@ -153,8 +153,8 @@ REASONS: Mapping[Why, str] = {
     Why.CONSTANT_RETURNED: "a step returns the constant as it is, and its type is narrower than "
     "the state's",
     Why.VECTORS_FASTER: "vectors compute several of their entries at a time",
-    Why.ENTRIES_CROSS: "to exchange entries with other arrays ({entries} a step) takes longer than is "
-    "gained",
+    Why.ENTRIES_CROSS: "to exchange entries with other arrays ({entries} a step) takes longer than "
+    "is gained",
     Why.ENTRIES_MANY: "a step would compute more than {count} entries",
     Why.FITS_MEMORY: "its gradient would keep no more than {memory} MiB",
     Why.GENERATOR_READER: "a step gives it to {op}, and what that returns is not known to be the "

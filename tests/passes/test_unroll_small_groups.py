@@ -68,7 +68,7 @@ def test_what_is_read_from_arrays_and_written_back_stays_whole() -> None:
     assert not entrywise(work)
     (left,) = (remark for remark in remarks if "leaves" in remark)
     assert left.startswith("missed scan_fn: leaves 4 small arrays of each step whole: ")
-    assert "would be read from other arrays or put into some" in left
+    assert "to exchange entries with other arrays" in left
     assert_same_values(graph, work, **GIVEN)
 
 
