@@ -14,6 +14,7 @@ from scanopt_cli.cli.error_text import debugging
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.file_work import FileResult, Task, work_on
 from scanopt_cli.cli.recording import replay
+from scanopt_cli.cli.results import entry_of_failure
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.live_line import LiveBar
 
@@ -147,7 +148,7 @@ class Batch:
                 if debugging.get() and result.error.__cause__ is not None:
                     traceback.print_exception(result.error.__cause__)
                 tell(f"error: {result.error}")
-            self._print_entry({"source": str(result.path), "error": str(result.error)})
+            self._print_entry(entry_of_failure(result.path, str(result.error)))
         if result.done is not None:
             self._codes.append(result.done.code)
             take(result.path, result.done.found)

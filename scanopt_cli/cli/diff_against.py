@@ -16,7 +16,7 @@ from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.cli.limits import patience
 from scanopt_cli.cli.options import Format, GateFormat
 from scanopt_cli.cli.pages import require_page, write_page
-from scanopt_cli.cli.results import add_to_step_summary, print_blocks, print_json
+from scanopt_cli.cli.results import add_to_step_summary, entries_of, print_blocks, print_json
 from scanopt_cli.cli.session import session
 from scanopt_cli.errors import LoadError, ScanoptError
 from scanopt_cli.serialization.files import read_bytes
@@ -233,12 +233,7 @@ def _print(
             tell(f"note: {each.source}: {note}")
     match output_format:
         case GateFormat.JSON:
-            entries = [
-                report.as_json(found[path])
-                if path in found
-                else {"source": str(path), "error": failures[path]}
-                for path in paths
-            ]
+            entries = entries_of(paths, found, failures, report.as_json)
             print_json("diff", {"against": name, "graphs": entries})
         case _ if not diffs:
             return  # each file has an error of its own

@@ -10,7 +10,7 @@ from scanopt_cli.cli.console import err, out
 from scanopt_cli.cli.options import Format, ListFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from enum import StrEnum
 
     from scanopt_cli.reports.as_json import JsonList
@@ -23,6 +23,24 @@ def print_result(output_format: Format, command: str, result: Any, blocks: Itera
         print_json(command, result)
     else:
         print_blocks(output_format, blocks)
+
+
+def entry_of_failure(path: Path, error: str) -> dict[str, str]:
+    """Return the entry in JSON of a file that had an error."""
+    return {"source": str(path), "error": error}
+
+
+def entries_of[T](
+    paths: Iterable[Path],
+    found: Mapping[Path, T],
+    failures: Mapping[Path, str],
+    as_json: Callable[[T], Mapping[str, Any]],
+) -> list[Mapping[str, Any]]:
+    """Return the entries in JSON of files in their order; each is found, or has failed."""
+    return [
+        as_json(found[path]) if path in found else entry_of_failure(path, failures[path])
+        for path in paths
+    ]
 
 
 def print_json(command: str, result: Any) -> None:

@@ -18,7 +18,7 @@ from scanopt_cli.cli.file_work import Done
 from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.cli.locked_graphs import Looking, limits_of_all
 from scanopt_cli.cli.options import AllowPackages, Format, GateFormat, Jobs, LockedGraphs, Trust
-from scanopt_cli.cli.results import add_to_step_summary, print_blocks, print_json
+from scanopt_cli.cli.results import add_to_step_summary, entries_of, print_blocks, print_json
 from scanopt_cli.errors import LoadError, ScanoptError
 from scanopt_cli.serialization.files import read_bytes
 
@@ -154,12 +154,7 @@ def _print(
     statuses = tuple(found.values())
     match output_format:
         case GateFormat.JSON:
-            entries = [
-                report.as_json(found[file])
-                if file in found
-                else {"source": str(file), "error": failures[file]}
-                for file in files
-            ]
+            entries = entries_of(files, found, failures, report.as_json)
             print_json("status", {"lock": str(lock), "graphs": entries})
         case _ if not found:
             return  # each file has an error of its own
