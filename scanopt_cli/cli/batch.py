@@ -56,21 +56,43 @@ class Batch:
         return len(self.files) == 1
 
     def run[T](
-        self, task: Task[T], take: Callable[[Path, T], None] = lambda _path, _found: None
+        self,
+        task_of: Callable[[Path], Task[T]],
+        take: Callable[[Path, T], None] = lambda _path, _found: None,
+        prepare: Callable[[], None] = lambda: None,
     ) -> None:
-        """Work on all files; ``take`` what was found in each that has no error, in their order.
+        """Work on all files, with each as its task says.
+
+        Parameters
+        ----------
+        task_of
+            Returns what is done with a file.
+        take
+            Is given what was found in each file that has no error, in their order.
+        prepare
+            Is called once, before there is any work; it may raise the error of an option.
 
         Raises
         ------
         KeyboardInterrupt
             If the user stops it; what is done is printed, and told.
         """
-        work = [path for path, error in self.files.items() if error is None]
+        tasks: dict[Path, Task[T]] = {}
+        errors: dict[Path, ScanoptError] = {}
+        for path, error in self.files.items():
+            try:
+                if error is not None:
+                    raise error
+                tasks[path] = task_of(path)
+            except ScanoptError as problem:
+                errors[path] = problem
+        if tasks:
+            prepare()
         try:
-            if len(work) < 2 or self.jobs == 0:
-                self._run_here(task, take)
+            if len(tasks) < 2 or self.jobs == 0:
+                self._run_here(tasks, errors, take)
             else:
-                self._run_side_by_side(task, work, take)
+                self._run_side_by_side(tasks, errors, take)
         except KeyboardInterrupt:
             if not self.is_lone:
                 tell(f"stopped: {self._count} of {len(self.files)} graphs are done{self._failed()}")
@@ -96,20 +118,30 @@ class Batch:
     def _failed(self) -> str:
         return f", {len(self.failures)} of them failed" if self.failures else ""
 
-    def _run_here[T](self, task: Task[T], take: Callable[[Path, T], None]) -> None:
-        for number, (path, error) in enumerate(self.files.items(), 1):
+    def _run_here[T](
+        self,
+        tasks: Mapping[Path, Task[T]],
+        errors: Mapping[Path, ScanoptError],
+        take: Callable[[Path, T], None],
+    ) -> None:
+        for number, path in enumerate(self.files, 1):
             title = str(path) if self.is_lone else f"{path} ({number} of {len(self.files)})"
             result: FileResult[T] = (
-                work_on(task, path, title) if error is None else FileResult(path, error=error)
+                FileResult(path, error=errors[path])
+                if path in errors
+                else work_on(tasks[path], path, title)
             )
             self._take(result, take)
 
     def _run_side_by_side[T](
-        self, task: Task[T], paths: Sequence[Path], take: Callable[[Path, T], None]
+        self,
+        tasks: Mapping[Path, Task[T]],
+        errors: Mapping[Path, ScanoptError],
+        take: Callable[[Path, T], None],
     ) -> None:
         from scanopt_cli.cli.jobs import SideBySide, cores
 
-        bar = LiveBar(err(), len(paths)) if has_live_lines() else None
+        bar = LiveBar(err(), len(tasks)) if has_live_lines() else None
 
         def show(working: Sequence[Path], done: int) -> None:
             if bar is not None:
@@ -120,14 +152,16 @@ class Batch:
                 bar.hide()
             self._take(result, take)
 
-        jobs = min(cores() if self.jobs is None else self.jobs, len(paths))
-        side_by_side = SideBySide(task, paths, jobs, show)
+        jobs = min(cores() if self.jobs is None else self.jobs, len(tasks))
+        side_by_side = SideBySide(tasks, jobs, show)
         results = side_by_side.results()
         # A worker that keeps much memory is replaced by loky, which is nothing to tell.
         warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
         try:
-            for path, error in self.files.items():
-                print_result(next(results) if error is None else FileResult(path, error=error))
+            for path in self.files:
+                print_result(
+                    FileResult(path, error=errors[path]) if path in errors else next(results)
+                )
         except KeyboardInterrupt:
             for result in side_by_side.stop():
                 print_result(result)
@@ -141,6 +175,7 @@ class Batch:
         """Print what belongs to a file, and let the command have what was found in it."""
         self._count += 1
         replay(result.printed)
+        result = _written(result)
         if result.error is not None:
             self._first_error = self._first_error or result.error
             self.failures[result.path] = str(result.error)
@@ -164,3 +199,15 @@ class Batch:
         stream = Stream("stdout")
         stream.write(text)
         stream.flush()
+
+
+def _written[T](result: FileResult[T]) -> FileResult[T]:
+    """Write the files that a result is to be written to; if that fails, that is the result."""
+    from scanopt_cli.cli.targets import write_file
+
+    try:
+        for target, data in () if result.done is None else result.done.files.items():
+            write_file(target, data)
+    except ScanoptError as error:
+        return FileResult(result.path, error=error)
+    return result

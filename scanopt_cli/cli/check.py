@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +14,7 @@ from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.completion import complete_codes
 from scanopt_cli.cli.console import out, plug_in_warnings
 from scanopt_cli.cli.exits import ExitCode, finding
-from scanopt_cli.cli.file_work import Done
+from scanopt_cli.cli.file_work import Done, Task
 from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.cli.limits import patience
 from scanopt_cli.cli.options import (
@@ -32,8 +32,9 @@ from scanopt_cli.cli.options import (
 from scanopt_cli.cli.pages import require_page, write_page
 from scanopt_cli.cli.results import json_list, print_blocks
 from scanopt_cli.cli.session import session
-from scanopt_cli.cli.targets import targets, write
+from scanopt_cli.cli.targets import targets
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.serialization.files import Blob
 from scanopt_cli.text import comma_separated
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from scanopt_cli.reports.check_report import Mending
     from scanopt_cli.reports.check_totals import Tally
     from scanopt_cli.rules.graph_checking import Baseline, CheckResult
-    from scanopt_cli.rules.settings import Settings
 
 
 class CheckFormat(StrEnum):
@@ -158,27 +158,29 @@ def check(
     files = graph_files(graphs, files_from)
     places = {} if output is None else targets(list(files), output, force=force)
     require_page(html, files, [("-o", place) for place in places.values()])
-    task = _Checking(
-        select=tuple(chosen),
-        ignore=tuple(left_out),
-        settings=settings,
-        baseline=known,
-        mends=fix or diff,
-        shows_diff=diff,
-        unsafe=unsafe_fixes,
-        places=places,
-        draws=html is not None,
-        keeps_result=output_format is CheckFormat.SARIF,
-        statistics=statistics,
-        verbose=verbose,
-        output_format=output_format,
-        json=json,
-        trust=trust,
-        allow_packages=tuple(allow_package or ()),
-    )
+
+    def checking(path: Path) -> _Checking:
+        return _Checking(
+            select=tuple(chosen),
+            ignore=(*left_out, *settings.ignored_in(path)),
+            baseline=known,
+            mends=fix or diff,
+            shows_diff=diff,
+            unsafe=unsafe_fixes,
+            place=places.get(path),
+            draws=html is not None,
+            keeps_result=output_format is CheckFormat.SARIF,
+            statistics=statistics,
+            verbose=verbose,
+            output_format=output_format,
+            json=json,
+            trust=trust,
+            allow_packages=tuple(allow_package or ()),
+        )
+
     summed = _Summed()
     batch = Batch(files, jobs, json)
-    batch.run(task, summed.take)
+    batch.run(checking, summed.take)
     _print_end(summed, batch, output_format, statistics=statistics)
     if html is not None:
         write_page(html, summed.parts, batch.failures, verdict=total(summed.tally))
@@ -220,17 +222,16 @@ def _no_graph() -> Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Checking:
+class _Checking(Task[_Checked]):
     """What is done with a graph."""
 
     select: tuple[str, ...]
     ignore: tuple[str, ...]
-    settings: Settings
     baseline: Baseline
     mends: bool
     shows_diff: bool
     unsafe: bool
-    places: Mapping[Path, Path]
+    place: Path | None
     draws: bool
     keeps_result: bool
     statistics: bool
@@ -240,27 +241,28 @@ class _Checking:
     trust: bool
     allow_packages: tuple[str, ...]
 
-    def work(self, path: Path, _title: str, /) -> Done[_Checked]:
+    def work(self, path: Path, files: Sequence[Blob], _title: str, /) -> Done[_Checked]:
         """Check a graph, mend it if that is wanted, and print what is found."""
         from scanopt_cli.diff.comparing import diff
         from scanopt_cli.reports.check_report import Mending, as_json
         from scanopt_cli.reports.check_totals import Tally
         from scanopt_cli.rules.graph_checking import check as check_graph
         from scanopt_cli.rules.mending import mend
+        from scanopt_cli.serialization.saving import file_of
 
-        ignored = (*self.ignore, *self.settings.ignored_in(path))
-        how: Any = {"select": self.select, "ignore": ignored, "baseline": self.baseline}
-        mending, new, place = Mending(self.unsafe), None, self.places.get(path)
-        with session(path, trust=self.trust, allow_packages=self.allow_packages) as work:
-            graph = work.load(path)
+        how: Any = {"select": self.select, "ignore": self.ignore, "baseline": self.baseline}
+        mending, new = Mending(self.unsafe), None
+        written: dict[Path, bytes] = {}
+        with session(*files, trust=self.trust, allow_packages=self.allow_packages) as work:
+            (graph,) = map(work.load, files)
             if self.mends:
                 done = mend(graph, unsafe=self.unsafe, suspects=self.verbose, **how)
                 is_mended = done.mended.passes is not None
                 difference = diff(graph, done.graph) if self.shows_diff and is_mended else None
-                if place is not None:
-                    write(done.graph, place, trust=self.trust)
+                if self.place is not None:
+                    written[self.place] = file_of(done.graph, self.place, trust=self.trust)
                 result, new = done.left, done.graph if is_mended else None
-                mending = Mending(self.unsafe, done.mended, difference, bool(self.places))
+                mending = Mending(self.unsafe, done.mended, difference, bool(written))
             else:
                 result = check_graph(graph, suspects=self.verbose, **how)
             part = self._part(path, result, graph, new, mending)
@@ -271,7 +273,7 @@ class _Checking:
             part,
         )
         entry = None if self.json is None else self.json.entry(as_json(path, result, mending))
-        return Done(checked, entry)
+        return Done(checked, entry, files=written)
 
     def patience(self, path: Path) -> float | None:
         """Return how many seconds it may take."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.exits import ExitCode, finding
-from scanopt_cli.cli.file_work import Done
+from scanopt_cli.cli.file_work import Done, Task
 from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.cli.limits import patience
 from scanopt_cli.cli.options import Format, GateFormat
@@ -19,8 +19,8 @@ from scanopt_cli.cli.pages import require_page, write_page
 from scanopt_cli.cli.results import add_to_step_summary, entries_of, print_blocks, print_json
 from scanopt_cli.cli.session import session
 from scanopt_cli.errors import LoadError, ScanoptError
-from scanopt_cli.serialization.files import read_bytes
-from scanopt_cli.serialization.revisions import Blob, Revision, StoredFile
+from scanopt_cli.serialization.files import Blob, read_blob, read_bytes
+from scanopt_cli.serialization.revisions import Revision, StoredFile
 
 if TYPE_CHECKING:
     from scanopt_cli.diff.budgets import Budget
@@ -59,7 +59,10 @@ def diff_against(
 
     pairs = _pairs(paths, name)
     require_page(html, list(pairs))
-    task = _Comparing(pairs, limits, names, html is not None, trust, tuple(allow_package or ()))
+    tasks = {
+        path: _Comparing(pair, limits, names, html is not None, trust, tuple(allow_package or ()))
+        for path, pair in pairs.items()
+    }
     found: dict[Path, FileDiff] = {}
     parts: list[Part] = []
 
@@ -69,11 +72,11 @@ def diff_against(
             parts.append(made[1])
 
     # To compare bytes takes less than to have a worker do it.
-    for path, pair in pairs.items():
-        if (told := task.by_bytes(pair)) is not None:
+    for path, task in tasks.items():
+        if (told := task.by_bytes()) is not None:
             found[path] = told
     batch = Batch({path: pair.problem for path, pair in pairs.items() if path not in found}, jobs)
-    batch.run(task, take)
+    batch.run(tasks.__getitem__, take)
     diffs = [found[path] for path in pairs if path in found]
     _print(list(pairs), found, batch.failures, name, output_format, stat=stat, lines=lines)
     if html is not None:
@@ -136,20 +139,21 @@ def _holds(pair: _Pair, data: bytes) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Comparing:
+class _Comparing(Task[tuple["FileDiff", "Part | None"]]):
     """What is done with a pair; the names of variables count, and a page is drawn, if asked for."""
 
-    pairs: Mapping[Path, _Pair]
+    pair: _Pair
     limits: Budget | None
     names: bool
     draws: bool
     trust: bool
     allow_packages: tuple[str, ...]
 
-    def by_bytes(self, pair: _Pair) -> FileDiff | None:
+    def by_bytes(self) -> FileDiff | None:
         """Return what became of a file where that needs no graph, ``None`` where it does."""
         from scanopt_cli.diff.file_diffs import FileDiff, FileFate
 
+        pair = self.pair
         if pair.problem is not None:
             return None
         if not pair.exists:
@@ -157,24 +161,30 @@ class _Comparing:
         if self._needs_graphs or (data := _content(pair.path)) is None:
             return None
         try:
-            found = _fate(pair, data)
+            before = self._before(data)
         except ScanoptError:  # git cannot say: that is told in its turn
             return None
+        found = self._fate(data, before)
         return None if found.fate is FileFate.DIFFERS else found
 
-    def work(self, path: Path, _title: str, /) -> Done[tuple[FileDiff, Part | None]]:
+    def read(self, path: Path) -> Sequence[Blob]:
+        """Return what git has of a file, if there is anything, and the content of the file."""
+        now = read_blob(path)
+        before = self._before(now.data)
+        return (now,) if before is None else (before, now)
+
+    def work(
+        self, path: Path, files: Sequence[Blob], _title: str, /
+    ) -> Done[tuple[FileDiff, Part | None]]:
         """Compare a file with what git has of it."""
         from scanopt_cli.diff.budgets import check
         from scanopt_cli.diff.comparing import diff
         from scanopt_cli.diff.file_diffs import FileFate
 
-        pair = self.pairs[path]
-        found, before = _fate(pair, read_bytes(path)), None
+        before = files[0] if len(files) > 1 else None
+        found = self._fate(files[-1].data, before)
         if found.fate is not FileFate.DIFFERS and not self._needs_graphs:
             return Done((found, None))
-        if pair.earlier is not None and (self._needs_graphs or found.fate is FileFate.DIFFERS):
-            before = pair.revision.read(*pair.earlier)
-        files: list[Path | Blob] = [path] if before is None else [before, path]
         with session(*files, trust=self.trust, allow_packages=self.allow_packages) as work:
             graphs = [*map(work.load, files)]
             violations = check(self.limits, graphs[-1]) if self.limits is not None else ()
@@ -199,20 +209,27 @@ class _Comparing:
     def _needs_graphs(self) -> bool:
         return self.limits is not None or self.draws
 
+    def _before(self, data: bytes) -> Blob | None:
+        """Return what git has of a file that holds ``data`` now; it is asked only where it must."""
+        earlier, revision = self.pair.earlier, self.pair.revision
+        if earlier is None:
+            return None
+        if earlier[1].holds(data):
+            return Blob(f"{revision.name}:{earlier[0]}", data)
+        return revision.read(*earlier)
 
-def _fate(pair: _Pair, data: bytes) -> FileDiff:
-    """Return what became of a file that holds ``data``, as far as its bytes tell."""
-    from scanopt_cli.diff.file_diffs import FileDiff, FileFate
+    def _fate(self, data: bytes, before: Blob | None) -> FileDiff:
+        """Return what became of a file that holds ``data``, as far as its bytes tell."""
+        from scanopt_cli.diff.file_diffs import FileDiff, FileFate
 
-    source = str(pair.path)
-    if pair.earlier is None:
-        return FileDiff(source=source, fate=FileFate.NEW)
-    place, stored = pair.earlier
-    if place != pair.path:
-        return FileDiff(source=source, fate=FileFate.RENAMED, earlier=str(place))
-    if not stored.holds(data) and pair.revision.read(place, stored).data != data:
-        return FileDiff(source=source, fate=FileFate.DIFFERS)
-    return FileDiff(source=source, fate=FileFate.SAME)
+        source = str(self.pair.path)
+        if self.pair.earlier is None or before is None:
+            return FileDiff(source=source, fate=FileFate.NEW)
+        if self.pair.earlier[0] != self.pair.path:
+            earlier = str(self.pair.earlier[0])
+            return FileDiff(source=source, fate=FileFate.RENAMED, earlier=earlier)
+        is_same = before.data == data
+        return FileDiff(source=source, fate=FileFate.SAME if is_same else FileFate.DIFFERS)
 
 
 def _print(

@@ -1,22 +1,24 @@
-"""The work of a command on one file: a function of what the user wants and of the file alone.
+"""The work of a command on one file: a function of what the user wants and of the content alone.
 
 A command is a `Task`, plain data that can be sent to another process, and what it makes of a file
-is a `FileResult`, plain data as well: what was printed, an entry in JSON, and what the command sums
-up. So the same function serves in this process, in a worker, and on another machine.
+is a `FileResult`, plain data as well: what was printed, an entry in JSON, what the command sums up,
+and the files that are to be written. So the same function serves in this process, in a worker, and
+on another machine, and what it returned once can be kept.
 """
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from scanopt_cli.cli.error_text import debugging, told
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.recording import Printed, Screen, joined, recorded
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.serialization.files import Blob, read_blob
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +33,38 @@ class Done[T]:
         What it says in JSON, as the text of an entry of a `JsonList`, if that is wanted.
     code
         The exit code, for this file.
+    files
+        The files that the result is written to, with their contents.
     """
 
     found: T
     entry: str | None = None
     code: ExitCode = ExitCode.CLEAN
+    files: Mapping[Path, bytes] = field(default_factory=dict)
 
 
-class Task[T](Protocol):
-    """What a command does with a file. Of plain data, since it is sent to workers."""
+class Task[T](ABC):
+    """What a command does with one file. Of plain data, since it is sent to workers."""
 
-    def work(self, path: Path, title: str, /) -> Done[T]:
-        """Work on a file, which is called ``title`` where progress is shown."""
-        ...
+    __slots__ = ()
 
+    def read(self, path: Path) -> Sequence[Blob]:
+        """Return all that is read from disk: the content of the file, and of what it needs.
+
+        Raises
+        ------
+        ScanoptError
+            If it cannot be read.
+        """
+        return (read_blob(path),)
+
+    @abstractmethod
+    def work(self, path: Path, files: Sequence[Blob], title: str, /) -> Done[T]:
+        """Work on what was read of a file, which is called ``title`` where progress is shown."""
+
+    @abstractmethod
     def patience(self, path: Path) -> float | None:
         """Return how many seconds a worker may take for a file, ``None`` for any time."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +80,21 @@ class FileResult[T]:
     def size(self) -> int:
         """About how much memory it takes, in bytes."""
         entry = self.done.entry if self.done is not None else None
-        return sum(len(text) for _, text in self.printed) + len(entry or "")
+        files = self.done.files.values() if self.done is not None else ()
+        printed = sum(len(text) for _, text in self.printed)
+        return printed + len(entry or "") + sum(map(len, files))
 
 
-def work_on[T](task: Task[T], path: Path, title: str) -> FileResult[T]:
-    """Do a command's work on a file; an error of any kind is part of the result."""
+def work_on[T](
+    task: Task[T], path: Path, title: str, files: Sequence[Blob] | None = None
+) -> FileResult[T]:
+    """Do a command's work on a file, or on the content of it that was read elsewhere.
+
+    An error of any kind is part of the result.
+    """
     try:
-        return FileResult(path, done=task.work(path, title))
+        read = task.read(path) if files is None else files
+        return FileResult(path, done=task.work(path, read, title))
     except ScanoptError as error:
         return FileResult(path, error=error)
     except Exception as error:
@@ -78,10 +103,12 @@ def work_on[T](task: Task[T], path: Path, title: str) -> FileResult[T]:
         return FileResult(path, error=failure)
 
 
-def work_in_worker[T](task: Task[T], path: Path, screens: Mapping[str, Screen]) -> FileResult[T]:
+def work_in_worker[T](
+    task: Task[T], path: Path, screens: Mapping[str, Screen], files: Sequence[Blob] | None = None
+) -> FileResult[T]:
     """Do the same where nothing can be shown; what is printed is part of the result."""
     with recorded(screens) as entries:
-        result = work_on(task, path, str(path))
+        result = work_on(task, path, str(path), files)
         cause = result.error.__cause__ if result.error is not None else None
         if debugging.get() and cause is not None:  # it is not sent along
             traceback.print_exception(cause)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ import typer
 from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.console import tell
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.file_work import Done
+from scanopt_cli.cli.file_work import Done, Task
 from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.cli.limits import patience
 from scanopt_cli.cli.options import (
@@ -26,6 +27,7 @@ from scanopt_cli.cli.options import (
 )
 from scanopt_cli.cli.results import json_list, print_blocks
 from scanopt_cli.cli.session import session
+from scanopt_cli.serialization.files import Blob
 
 if TYPE_CHECKING:
     from scanopt_cli.equivalence.hashing import GraphDigest
@@ -71,12 +73,12 @@ def hash_graphs(
         allow_packages=tuple(allow_package or ()),
     )
     batch = Batch(graph_files(graphs, files_from), jobs, json)
-    batch.run(task)
+    batch.run(lambda _path: task)
     return batch.finish()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Hashing:
+class _Hashing(Task[None]):
     """What is done with a graph."""
 
     inner: bool
@@ -87,17 +89,16 @@ class _Hashing:
     trust: bool
     allow_packages: tuple[str, ...]
 
-    def work(self, path: Path, _title: str, /) -> Done[None]:
+    def work(self, _path: Path, files: Sequence[Blob], _title: str, /) -> Done[None]:
         """Print the digests of a graph, or return them as JSON."""
         from scanopt_cli.equivalence.hashing import hash_graph
         from scanopt_cli.reports.hash_report import hash_report
 
         with session(
-            path, trust=self.trust, allow_packages=self.allow_packages, only_read=True
+            *files, trust=self.trust, allow_packages=self.allow_packages, only_read=True
         ) as work:
-            digest = hash_graph(
-                work.load(path), inner=self.inner, names=self.names, gradients=self.gradients
-            )
+            (graph,) = map(work.load, files)
+            digest = hash_graph(graph, inner=self.inner, names=self.names, gradients=self.gradients)
         if self.json is None:
             print_blocks(Format(self.output_format.value), hash_report(digest))
         _warn_if_opaque(digest)

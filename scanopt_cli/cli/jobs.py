@@ -54,23 +54,23 @@ def cores() -> int:
 class Pool:
     """Worker processes, which are started when there is something to do.
 
-    Each is given the task once, and the path of each file.
+    Each is given the path of a file, and what is to be done with it.
     """
 
-    def __init__(self, task: Task[Any]) -> None:
-        self._given = os.getpid(), debugging.get(), task, screens()
+    def __init__(self) -> None:
+        self._given = os.getpid(), debugging.get(), screens()
         self._executor: Any = None
         self._size = 0
         self._futures: set[Future[Any]] = set()
 
-    def submit(self, size: int, path: Path) -> Future[FileResult[Any]]:
+    def submit(self, size: int, task: Task[Any], path: Path) -> Future[FileResult[Any]]:
         """Let one of ``size`` workers work on a file."""
         if size != self._size:
             self.stop()
         with _without_interrupts():  # workers inherit that
             if self._executor is None:
                 self._executor, self._size = self._started(size), size
-            future: Future[FileResult[Any]] = self._executor.submit(_work, path)
+            future: Future[FileResult[Any]] = self._executor.submit(_work, task, path)
         self._futures.add(future)
         future.add_done_callback(self._futures.discard)
         return future
@@ -120,22 +120,19 @@ def _without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_given: list[tuple[Task[Any], Mapping[str, Screen]]] = []
-"""In a worker: what it does with files, and the screens that it prints for."""
+_screens: dict[str, Screen] = {}
+"""In a worker: the screens that it prints for."""
 
 
-def _work(path: Path) -> FileResult[Any]:
-    task, printed_on = _given[0]
-    return work_in_worker(task, path, printed_on)
+def _work(task: Task[Any], path: Path) -> FileResult[Any]:
+    return work_in_worker(task, path, _screens)
 
 
-def _set_up(
-    parent: int, is_debugging: bool, task: Task[Any], printed_on: Mapping[str, Screen]
-) -> None:
+def _set_up(parent: int, is_debugging: bool, printed_on: Mapping[str, Screen]) -> None:
     """Set up a worker: it prints nothing by itself, and ends when it is told to or is alone."""
     from scanopt_cli.cli.console import set_up
 
-    _given[:] = [(task, printed_on)]
+    _screens.update(printed_on)
     debugging.set(is_debugging)
     if not is_debugging:
         # What a library writes past Python, or a crash does, would stand in the midst of results.
@@ -163,18 +160,17 @@ def _watch(parent: int) -> None:
 
 @dataclass
 class SideBySide[T]:
-    """The work of a task on several files, by some workers.
+    """The work on several files, by some workers.
 
     Attributes
     ----------
-    task, paths, jobs
-        What is done, with which files, and by how many workers.
+    tasks, jobs
+        What is done with each file, and by how many workers.
     shows
         Called while results are waited for, with the files in work and how many are done.
     """
 
-    task: Task[T]
-    paths: Sequence[Path]
+    tasks: Mapping[Path, Task[T]]
     jobs: int
     shows: Callable[[Sequence[Path], int], None]
     _running: dict[Future[FileResult[T]], tuple[int, float]] = field(default_factory=dict)
@@ -184,13 +180,14 @@ class SideBySide[T]:
     _next: int = 0
 
     def __post_init__(self) -> None:
-        self._pool = Pool(self.task)
-        self._waiting = deque(range(len(self.paths)))
-        self._limits = [self.task.patience(path) for path in self.paths]
+        self._pool = Pool()
+        self._paths = list(self.tasks)
+        self._waiting = deque(range(len(self._paths)))
+        self._limits = [task.patience(path) for path, task in self.tasks.items()]
 
     def results(self) -> Iterator[FileResult[T]]:
         """Yield the result of each file, in their order."""
-        while self._next < len(self.paths):
+        while self._next < len(self._paths):
             self._begin()
             while self._next in self._done:
                 result = self._done.pop(self._next)
@@ -223,17 +220,18 @@ class SideBySide[T]:
         return not self._running or sum(each.size for each in self._done.values()) < _MOST_HELD
 
     def _start(self, index: int, size: int) -> None:
-        path = self.paths[index]
+        path = self._paths[index]
+        task = self.tasks[path]
         try:
-            future = self._pool.submit(size, path)
+            future = self._pool.submit(size, task, path)
         except BrokenProcessPool:  # a worker died that had nothing to do
             self._pool.stop()
-            future = self._pool.submit(size, path)
+            future = self._pool.submit(size, task, path)
         self._running[future] = index, time.monotonic()
 
     def _collect(self) -> None:
         """Wait until a worker has a result, dies or takes too long."""
-        working = [self.paths[index] for index, _ in self._running.values()]
+        working = [self._paths[index] for index, _ in self._running.values()]
         self.shows(working, self._next + len(self._done))
         finished, _ = wait(self._running, self._seconds_left(), FIRST_COMPLETED)
         broken: dict[int, BaseException] = {}
@@ -295,7 +293,7 @@ class SideBySide[T]:
             )
 
     def _fail(self, index: int, what: str, hint: str | None = None) -> None:
-        path = self.paths[index]
+        path = self._paths[index]
         error = ScanoptError(what, where=str(path), hint=hint)
         self._done[index] = FileResult(path, error=error)
 

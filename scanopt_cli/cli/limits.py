@@ -12,8 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from scanopt_cli.errors import LoadError
-from scanopt_cli.serialization.files import is_data_path
-from scanopt_cli.serialization.revisions import Blob
+from scanopt_cli.serialization.files import Blob, is_data_path
 
 SECONDS = 20
 """Processor time for reading a file, in seconds. An honest file of 100,000 nodes takes half."""

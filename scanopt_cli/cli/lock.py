@@ -13,13 +13,13 @@ import typer
 from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.console import tell
 from scanopt_cli.cli.exits import ExitCode, finding
-from scanopt_cli.cli.file_work import Done
+from scanopt_cli.cli.file_work import Done, Task
 from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.cli.locked_graphs import Looking, limits_of_all
 from scanopt_cli.cli.options import AllowPackages, Jobs, LockedGraphs, Trust
 from scanopt_cli.cli.targets import require_target
 from scanopt_cli.errors import ScanoptError
-from scanopt_cli.serialization.files import read_bytes
+from scanopt_cli.serialization.files import Blob
 from scanopt_cli.text import plural
 
 if TYPE_CHECKING:
@@ -80,8 +80,18 @@ def lock(
     folders = tuple(old.name_of(each) for each in wanted if os.path.isdir(each))
     found: dict[str, LockedGraph] = {}
     batch = Batch(graph_files(wanted), jobs)
-    task = _Locking(old, own, Looking(trust, tuple(allow_package or ())))
-    batch.run(task, lambda path, entry: found.update({old.name_of(path): entry}))
+    looking = Looking.here(trust=trust, allow_packages=allow_package)
+
+    def locking(path: Path) -> _Locking:
+        known = old.graphs.get(old.name_of(path))
+        kept = {} if known is None else known.budget
+        return _Locking(kept if own is None else own, looking)
+
+    batch.run(
+        locking,
+        lambda path, entry: found.update({old.name_of(path): entry}),
+        prepare=looking.require_rules,
+    )
     if batch.finish(ExitCode.CLEAN) is not ExitCode.CLEAN:
         tell(f"wrote nothing, since not every graph can be locked; {path} is as it was")
         return ExitCode.FAILED
@@ -97,20 +107,16 @@ def lock(
 
 
 @dataclass(frozen=True, slots=True)
-class _Locking:
-    """What is done with a graph; ``budget`` is in place of what is locked, if there is one."""
+class _Locking(Task["LockedGraph"]):
+    """What is done with a graph that has a budget of its own."""
 
-    lock: Lock
-    budget: Budget | None
+    budget: Budget
     looking: Looking
 
-    def work(self, path: Path, _title: str, /) -> Done[LockedGraph]:
+    def work(self, path: Path, files: Sequence[Blob], _title: str, /) -> Done[LockedGraph]:
         """Return what is known of a graph."""
-        name = self.lock.name_of(path)
-        known = self.lock.graphs.get(name)
-        kept = {} if known is None else known.budget
-        budget = kept if self.budget is None else self.budget
-        return Done(self.looking.at(path, read_bytes(path), budget))
+        (file,) = files
+        return Done(self.looking.at(path, file, self.budget))
 
     def patience(self, path: Path) -> float | None:
         """Return how many seconds it may take."""

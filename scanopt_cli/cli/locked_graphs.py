@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scanopt_cli.cli.console import plug_in_warnings
 from scanopt_cli.cli.limits import patience
 from scanopt_cli.cli.session import session
-from scanopt_cli.serialization.revisions import Blob
+from scanopt_cli.serialization.files import Blob
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,47 +19,59 @@ if TYPE_CHECKING:
     from scanopt_cli.rules.settings import Settings
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Looking:
-    """Finds what is known of a graph, by the rules of ``[tool.scanopt.check]``.
+    """Finds what is known of a graph, by the rules of ``[tool.scanopt.check]``. Of plain data."""
 
-    PyTensor is imported when the first graph is looked at. It is plain data, for workers.
-    """
-
+    settings: Settings
     trust: bool
-    allow_packages: Sequence[str]
-    _settings: Settings | None = field(default=None, init=False)
+    allow_packages: tuple[str, ...]
 
-    def at(self, path: Path, data: bytes, budget: Mapping[str, int]) -> LockedGraph:
-        """Return what is known of the graph in a file, whose content is ``data``.
+    @classmethod
+    def here(cls, *, trust: bool, allow_packages: Sequence[str] | None) -> Looking:
+        """Return what looks at graphs by the pyproject.toml of the working directory.
 
         Raises
         ------
         ScanoptError
-            If it holds no graph, or the settings cannot be read.
+            If the settings cannot be read.
+        """
+        from scanopt_cli.rules.settings import settings_from_pyproject
+
+        return cls(settings_from_pyproject(Path.cwd()), trust, tuple(allow_packages or ()))
+
+    def require_rules(self) -> None:
+        """Check that the settings name rules that there are; PyTensor is imported for that.
+
+        Raises
+        ------
+        ScanoptError
+            If they do not.
+        """
+        from scanopt_cli.rules.rule_registry import selected
+
+        with plug_in_warnings():
+            selected(self.settings.select, self.settings.ignore)
+
+    def at(self, path: Path, file: Blob, budget: Mapping[str, int]) -> LockedGraph:
+        """Return what is known of the graph in a file.
+
+        Raises
+        ------
+        ScanoptError
+            If it holds no graph.
         """
         from scanopt_cli.gates.locking import locked_graph
 
-        settings = self._checked_settings()
-        ignore = (*settings.ignore, *settings.ignored_in(path))
-        file = Blob(str(path), data)
+        select = self.settings.select
+        ignore = (*self.settings.ignore, *self.settings.ignored_in(path))
         with session(file, trust=self.trust, allow_packages=self.allow_packages) as work:
             graph = work.load(file)
-            return locked_graph(graph, data, select=settings.select, ignore=ignore, budget=budget)
+            return locked_graph(graph, file.data, select=select, ignore=ignore, budget=budget)
 
     def patience(self, path: Path) -> float | None:
         """Return how many seconds it may take for a file."""
         return patience(path, trust=self.trust)
-
-    def _checked_settings(self) -> Settings:
-        if self._settings is None:
-            from scanopt_cli.rules.rule_registry import selected
-            from scanopt_cli.rules.settings import settings_from_pyproject
-
-            self._settings = settings_from_pyproject(Path.cwd())
-            with plug_in_warnings():
-                selected(self._settings.select, self._settings.ignore)
-        return self._settings
 
 
 def limits_of_all() -> Mapping[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -118,33 +119,37 @@ def optimize(
     require_page_for(html, code=code)
     require_page(html, files, [("-o", place) for place in places.values()])
     json = json_list(output_format, "optimize")
-    task = Optimizing(
-        passes=passes,
-        gate=gate,
-        verify=verify,
-        modes=tuple(mode or [DEFAULT]),
-        limit=limit,
-        places=places,
-        draws=html is not None,
-        code=code,
-        print_changed=print_changed,
-        time_passes=time_passes,
-        shown=Shown(
-            format=output_format,
-            diff=DiffKind.STRUCTURAL if patch else diff,
-            stat=stat,
-            lines=lines,
-            depth=depth,
-            quiet=quiet,
-            verbose=verbose,
-        ),
-        json=json,
-        trust=trust,
-        allow_packages=tuple(allow_package or ()),
+    shown = Shown(
+        format=output_format,
+        diff=DiffKind.STRUCTURAL if patch else diff,
+        stat=stat,
+        lines=lines,
+        depth=depth,
+        quiet=quiet,
+        verbose=verbose,
     )
+
+    def optimizing(path: Path) -> Optimizing:
+        return Optimizing(
+            passes=passes,
+            gate=gate,
+            verify=verify,
+            modes=tuple(mode or [DEFAULT]),
+            limit=limit,
+            place=places.get(path),
+            draws=html is not None,
+            code=code,
+            print_changed=print_changed,
+            time_passes=time_passes,
+            shown=shown,
+            json=json,
+            trust=trust,
+            allow_packages=tuple(allow_package or ()),
+        )
+
     summed = Summed()
     batch = Batch(files, jobs, json)
-    batch.run(task, summed.take)
+    batch.run(optimizing, summed.take)
     if json is None and summed.gate is not None:
         print_blocks(Format(output_format.value), [Paragraph(total(summed.gate))])
     elif json is None and summed.left.graphs > 1 and not quiet:

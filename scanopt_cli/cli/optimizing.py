@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from scanopt_cli.cli.console import out, status, tell
 from scanopt_cli.cli.exits import ExitCode, code_of
-from scanopt_cli.cli.file_work import Done
+from scanopt_cli.cli.file_work import Done, Task
 from scanopt_cli.cli.limits import patience
 from scanopt_cli.cli.options import Format, ListFormat
 from scanopt_cli.cli.results import print_blocks, print_to_stderr
 from scanopt_cli.cli.session import session
-from scanopt_cli.cli.targets import write
 from scanopt_cli.errors import PassFailedError
+from scanopt_cli.serialization.files import Blob, read_blob
 from scanopt_cli.text import plural
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _no_graph() -> Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Optimizing:
+class Optimizing(Task[Optimized]):
     """What is done with a graph."""
 
     passes: str
@@ -145,7 +145,7 @@ class Optimizing:
     verify: bool
     modes: tuple[str, ...]
     limit: int | None
-    places: Mapping[Path, Path]
+    place: Path | None
     draws: bool
     code: bool
     print_changed: bool
@@ -155,17 +155,22 @@ class Optimizing:
     trust: bool
     allow_packages: tuple[str, ...]
 
-    def work(self, path: Path, title: str, /) -> Done[Optimized]:
+    def read(self, path: Path) -> Sequence[Blob]:
+        """Return the content of the file, with recorded values if it is verified."""
+        return (read_blob(path, recorded=self.verify),)
+
+    def work(self, path: Path, files: Sequence[Blob], title: str, /) -> Done[Optimized]:
         """Run the passes on a graph; print what they did, and write the result."""
         from scanopt_cli.pipeline.grammar import parse
         from scanopt_cli.pipeline.optimizing import optimize
         from scanopt_cli.reports.check_totals import Tally
         from scanopt_cli.rules.graph_checking import check
+        from scanopt_cli.serialization.saving import file_of
 
-        with session(path, trust=self.trust, allow_packages=self.allow_packages) as work:
+        with session(*files, trust=self.trust, allow_packages=self.allow_packages) as work:
             with status(title, "optimizing") as show_progress:
                 started = perf_counter()
-                sequence, graph = parse(self.passes), work.load(path, recorded=self.verify)
+                sequence, (graph,) = parse(self.passes), map(work.load, files)
                 loaded = perf_counter()
                 stages, changes = self._watches(graph)
                 with _how_to_report(path, sequence):
@@ -186,13 +191,15 @@ class Optimizing:
                     "optimizing": optimized - loaded,
                     "checking": perf_counter() - optimized,
                 }
-            place = self.places.get(path)
             if self.json is None:
-                self._print(graph, result, left, mendable, place)
+                self._print(graph, result, left, mendable)
             if self.time_passes:
                 print_to_stderr(_times(result))
             _print_warnings(path, result, self.limit)
-            code = _write_if_verified(path, result, place, trust=self.trust)
+            code = _code(path, result, self.place)
+            written = {}
+            if self.place is not None and (result.verification is None or result.verification.ok):
+                written[self.place] = file_of(result.graph, self.place, trust=self.trust)
             part = (
                 None
                 if stages is None
@@ -205,7 +212,7 @@ class Optimizing:
             part,
         )
         entry = _entry(path, result, left, mendable) if self.json is not None else {}
-        return Done(found, None if self.json is None else self.json.entry(entry), code)
+        return Done(found, None if self.json is None else self.json.entry(entry), code, written)
 
     def patience(self, path: Path) -> float | None:
         """Return how many seconds it may take."""
@@ -238,12 +245,11 @@ class Optimizing:
         result: OptimizeResult,
         left: CheckResult,
         mendable: CheckResult | None,
-        place: Path | None,
     ) -> None:
         from scanopt_cli.reports.check_report import gate
 
         form = Format(self.shown.format.value)
-        print_blocks(form, self.shown.blocks(graph, result, left, place))
+        print_blocks(form, self.shown.blocks(graph, result, left, self.place))
         if form is Format.MARKDOWN:
             out().out()  # the next file's heading is apart from the last item
         if mendable is not None:
@@ -338,10 +344,8 @@ def _reporting(path: Path, pipeline: str) -> str:
     return join(words)
 
 
-def _write_if_verified(
-    source: Path, result: OptimizeResult, target: Path | None, *, trust: bool
-) -> ExitCode:
-    """Write the result unless its verification failed, and return the exit code."""
+def _code(source: Path, result: OptimizeResult, target: Path | None) -> ExitCode:
+    """Return the exit code; tell of a verification that failed, after which nothing is written."""
     from scanopt_cli.verification.result import Verdict
 
     verification = result.verification
@@ -359,6 +363,4 @@ def _write_if_verified(
             words = ["scanopt", "bisect", str(source), "-p", result.pipeline, "--mode", mode]
             tell(f"which rewrite it is: {join(words)}")
         return code_of(verification.verdict)
-    if target is not None:
-        write(result.graph, target, trust=trust)
     return ExitCode.CLEAN

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from scanopt_cli.cli.console import tell
 from scanopt_cli.cli.limits import limited
 from scanopt_cli.cli.pytensor_log import reported_failures
-from scanopt_cli.serialization.revisions import Blob
+from scanopt_cli.serialization.files import Blob
 from scanopt_cli.text import plural
 
 if TYPE_CHECKING:
@@ -27,20 +27,20 @@ class Session:
     allow_packages: Sequence[str]
 
     def load(self, path: Path | Blob, *, recorded: bool = False) -> Graph:
-        """Load a graph, with its ``recorded`` calls or without; print notes and warnings on stderr.
+        """Load a graph; print notes and warnings on stderr. Of a path, ``recorded`` calls as well.
 
         Without trust, processor time and memory are limited: to read a file takes less than what
         the session may do with it.
         """
         from scanopt_cli.analysis.provenance.locating import locate
         from scanopt_cli.ir.graph import listed_names
-        from scanopt_cli.serialization.loading import load, load_bytes
+        from scanopt_cli.serialization.loading import load, load_blob
 
         how: Any = {"trust": self.trust, "allow_packages": self.allow_packages}
         with warnings.catch_warnings(record=True) as caught, limited(path, trust=self.trust):
             warnings.simplefilter("always", UserWarning)
             graph = (
-                load_bytes(path.data, path.name, **how)
+                load_blob(path, **how)
                 if isinstance(path, Blob)
                 else load(path, recorded=recorded, **how)
             )

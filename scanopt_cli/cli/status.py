@@ -14,17 +14,17 @@ import typer
 from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.exits import ExitCode, finding
-from scanopt_cli.cli.file_work import Done
+from scanopt_cli.cli.file_work import Done, Task
 from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.cli.locked_graphs import Looking, limits_of_all
 from scanopt_cli.cli.options import AllowPackages, Format, GateFormat, Jobs, LockedGraphs, Trust
 from scanopt_cli.cli.results import add_to_step_summary, entries_of, print_blocks, print_json
 from scanopt_cli.errors import LoadError, ScanoptError
-from scanopt_cli.serialization.files import read_bytes
+from scanopt_cli.serialization.files import Blob, read_bytes
 
 if TYPE_CHECKING:
     from scanopt_cli.gates.comparing import GraphStatus
-    from scanopt_cli.gates.lock_file import Lock
+    from scanopt_cli.gates.lock_file import Lock, LockedGraph
 
 
 def status(
@@ -66,8 +66,16 @@ def status(
     # To compare bytes takes less than to have a worker do it.
     found = dict(_as_locked(locked, files, limits))
     batch = Batch({file: files[file] for file in files if file not in found}, jobs)
-    task = _Comparing(locked, limits, Looking(trust, tuple(allow_package or ())))
-    batch.run(task, lambda file, status: found.update({file: status}))
+    looking = Looking.here(trust=trust, allow_packages=allow_package)
+
+    def comparing(file: Path) -> _Comparing:
+        return _Comparing(locked.graphs.get(locked.name_of(file)), limits, looking)
+
+    batch.run(
+        comparing,
+        lambda file, status: found.update({file: status}),
+        prepare=looking.require_rules,
+    )
     found = {file: found[file] for file in files if file in found}
     _print(files, found, batch.failures, path, output_format)
     others = {each.by for each in found.values() if each.state is State.UNCHANGED} - {written_by()}
@@ -122,20 +130,20 @@ def _digest(path: Path) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Comparing:
+class _Comparing(Task["GraphStatus"]):
     """What is done with a graph that is not as it was, or is not locked."""
 
-    lock: Lock
+    known: LockedGraph | None
     limits: Mapping[str, int]
     looking: Looking
 
-    def work(self, path: Path, _title: str, /) -> Done[GraphStatus]:
+    def work(self, path: Path, files: Sequence[Blob], _title: str, /) -> Done[GraphStatus]:
         """Return how the graph is beside what is locked."""
         from scanopt_cli.gates.comparing import status_of
 
-        known = self.lock.graphs.get(self.lock.name_of(path))
-        now = self.looking.at(path, read_bytes(path), {})
-        return Done(status_of(str(path), known, now, self.limits))
+        (file,) = files
+        now = self.looking.at(path, file, {})
+        return Done(status_of(str(path), self.known, now, self.limits))
 
     def patience(self, path: Path) -> float | None:
         """Return how many seconds it may take."""

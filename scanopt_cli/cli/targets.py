@@ -78,14 +78,27 @@ def write(graph: Graph, target: Path, *, trust: bool) -> None:
     ScanoptError
         If it cannot be written.
     """
-    from scanopt_cli.serialization.saving import save
+    from scanopt_cli.serialization.saving import file_of
+
+    write_file(target, file_of(graph, target, trust=trust))
+
+
+def write_file(target: Path, data: bytes) -> None:
+    """Write the file of a graph, and the directory that it is in, and say so.
+
+    Raises
+    ------
+    ScanoptError
+        If it cannot be written.
+    """
+    from scanopt_cli.serialization.writing import write_atomically
 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or error
         raise ScanoptError(f"cannot be made: {reason}", where=str(target.parent)) from None
-    save(graph, target, trust=trust)
+    write_atomically(target, data)
     tell(f"wrote {target}")
 
 

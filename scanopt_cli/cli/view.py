@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,7 @@ from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.completion import complete_pipeline
 from scanopt_cli.cli.console import plug_in_warnings, status, tell
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.file_work import Done
+from scanopt_cli.cli.file_work import Done, Task
 from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.cli.limits import patience
 from scanopt_cli.cli.options import (
@@ -28,6 +29,7 @@ from scanopt_cli.cli.options import (
 )
 from scanopt_cli.cli.pages import require_page, write_page
 from scanopt_cli.cli.session import session
+from scanopt_cli.serialization.files import Blob, read_blob
 
 if TYPE_CHECKING:
     from scanopt_cli.page.contents.parts import Part
@@ -96,7 +98,7 @@ def view(
     parts: list[Part] = []
     batch = Batch(files, jobs)
     drawing = _Drawing(shown, trust=trust, allow_packages=tuple(allow_package or ()))
-    batch.run(drawing, lambda _path, part: parts.append(part))
+    batch.run(lambda _path: drawing, lambda _path, part: parts.append(part))
     if parts:
         write_page(page, parts, batch.failures)
         if opens and not webbrowser.open(page.resolve().as_uri()):
@@ -105,22 +107,26 @@ def view(
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawing:
+class _Drawing(Task["Part"]):
     """What is done with a graph."""
 
     shown: Shown
     trust: bool
     allow_packages: tuple[str, ...]
 
-    def work(self, path: Path, title: str, /) -> Done[Part]:
+    def read(self, path: Path) -> Sequence[Blob]:
+        """Return the content of the file, with recorded values if the page shows values."""
+        return (read_blob(path, recorded=self.shown.values),)
+
+    def work(self, _path: Path, files: Sequence[Blob], title: str, /) -> Done[Part]:
         """Return what the page says of a graph."""
         from scanopt_cli.page.viewing import part_of
 
         with (
-            session(path, trust=self.trust, allow_packages=self.allow_packages) as work,
+            session(*files, trust=self.trust, allow_packages=self.allow_packages) as work,
             status(title, "drawing") as show_progress,
         ):
-            graph = work.load(path, recorded=self.shown.values)
+            (graph,) = map(work.load, files)
             return Done(part_of(graph, self.shown, progress=show_progress))
 
     def patience(self, path: Path) -> float | None:

@@ -6,6 +6,7 @@ import gzip
 import os
 import stat
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
 from scanopt_cli.errors import LoadError
@@ -37,6 +38,50 @@ _OTHER_KINDS = (
     (b"\x28\xb5\x2f\xfd", "a zstd archive"),
     (b"%PDF", "a PDF document"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """The content of a graph file, which may be sent to where the file is not.
+
+    Attributes
+    ----------
+    name
+        What people call it: a path, or ``main:graphs/model.pkl`` of a file at a revision.
+    data
+        The bytes of the file.
+    values
+        Those of the recorded values beside it, or the error of reading them; ``None`` if there are
+        none, or nobody asked for them.
+    """
+
+    name: str
+    data: bytes
+    values: bytes | LoadError | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def read_blob(path: Path, *, recorded: bool = False) -> Blob:
+    """Return the content of a graph file, and of the ``recorded`` values beside it if asked for.
+
+    Raises
+    ------
+    LoadError
+        As in `read_bytes`, of the graph file.
+    """
+    return Blob(str(path), read_bytes(path), _values_beside(path) if recorded else None)
+
+
+def _values_beside(path: Path) -> bytes | LoadError | None:
+    place = values_path(path)
+    if not os.path.lexists(place):
+        return None
+    try:
+        return read_bytes(place)
+    except LoadError as error:
+        return error
 
 
 def read_file(path: Path) -> bytes:

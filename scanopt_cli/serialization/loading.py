@@ -24,10 +24,10 @@ from scanopt_cli.ir.node_types import type_error
 from scanopt_cli.ir.scan_view import scan_op
 from scanopt_cli.serialization.compiled import CompiledGraph, graph_of, inspect_function
 from scanopt_cli.serialization.data.container import MAGIC, payload_of
-from scanopt_cli.serialization.files import read_file, unpacked
+from scanopt_cli.serialization.files import Blob, read_blob, unpacked
 from scanopt_cli.serialization.payload import FORMAT, decode, output_name
 from scanopt_cli.serialization.unpickler.graph_builder import read_safely
-from scanopt_cli.serialization.values import read_values
+from scanopt_cli.serialization.values import calls_of
 from scanopt_cli.text import with_article
 
 MOST_NODES = 120_000
@@ -44,7 +44,6 @@ class VersionWarning(UserWarning):
     """A file was written by another version of PyTensor than the one that reads it."""
 
 
-@bounded_folding()
 def load(
     path: str | os.PathLike[str],
     *,
@@ -82,17 +81,13 @@ def load(
     UnsafeFileError
         If it holds something that is not loaded without ``trust``.
     """
-    source = Path(path)
-    graph = _loaded(read_file(source), str(source), trust=trust, allow_packages=allow_packages)
-    _warn_of_version(graph)
-    return _with_recorded(graph, source) if recorded else graph
+    file = read_blob(Path(path), recorded=recorded)
+    return load_blob(file, trust=trust, allow_packages=allow_packages)
 
 
 @bounded_folding()
-def load_bytes(
-    data: bytes, where: str, *, trust: bool = False, allow_packages: Sequence[str] = ()
-) -> Graph:
-    """Read the graph in the content of a file, as `load` does; ``where`` names it in messages.
+def load_blob(file: Blob, *, trust: bool = False, allow_packages: Sequence[str] = ()) -> Graph:
+    """Read the graph in the content of a file, with the recorded calls in it, as `load` does.
 
     Raises
     ------
@@ -101,9 +96,10 @@ def load_bytes(
     UnsafeFileError
         If it holds something that is not loaded without ``trust``.
     """
-    graph = _loaded(unpacked(data, where), where, trust=trust, allow_packages=allow_packages)
+    data = unpacked(file.data, file.name)
+    graph = _loaded(data, file.name, trust=trust, allow_packages=allow_packages)
     _warn_of_version(graph)
-    return graph
+    return graph if file.values is None else _with_recorded(graph, file)
 
 
 def _loaded(data: bytes, where: str, *, trust: bool, allow_packages: Sequence[str]) -> Graph:
@@ -214,13 +210,13 @@ def _warn_of_version(graph: Graph) -> None:
         warnings.warn(
             f"{graph.source}: written with PyTensor {written}, read with {pytensor.__version__}",
             VersionWarning,
-            stacklevel=3,
+            stacklevel=5,
         )
 
 
-def _with_recorded(graph: Graph, source: Path) -> Graph:
+def _with_recorded(graph: Graph, file: Blob) -> Graph:
     try:
-        recorded = read_values(source, len(graph.fgraph.inputs))
+        recorded = calls_of(file, len(graph.fgraph.inputs))
     except LoadError as error:
         return replace(graph, notes=(*graph.notes, str(error)))
     return replace(graph, recorded=recorded) if recorded else graph

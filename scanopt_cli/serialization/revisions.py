@@ -20,7 +20,7 @@ from tempfile import TemporaryFile
 from threading import Timer
 
 from scanopt_cli.errors import LoadError, ScanoptError
-from scanopt_cli.serialization.files import GRAPH_SUFFIXES, check_size
+from scanopt_cli.serialization.files import GRAPH_SUFFIXES, Blob, check_size
 
 # Seconds that one command of git may take.
 _SECONDS = 60
@@ -48,17 +48,6 @@ _POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:.*\n)*?oid sha256:([0-9a-f]{64})\n(?:.*\n)*"
 )
 _LONGEST_POINTER = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Blob:
-    """The content of a file at a revision; ``name`` is for people: ``main:graphs/model.pkl``."""
-
-    name: str
-    data: bytes
-
-    def __str__(self) -> str:
-        return self.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,13 @@ def save(
         If an op of it cannot be written as data, and the name asks for that.
     """
     target = Path(path)
+    write_atomically(target, file_of(graph, target, keep_traces=keep_traces, trust=trust))
+
+
+def file_of(
+    graph: GraphLike, target: Path, *, keep_traces: bool = False, trust: bool = False
+) -> bytes:
+    """Return the bytes that `save` writes to ``target``, or raise the error that it raises."""
     given = loaded_graph(graph)
     whole = _with_lost_updates(given if isinstance(given, Graph) else as_graph(given), target)
     payload = encode(whole, keep_traces=keep_traces)
@@ -82,7 +89,7 @@ def save(
         raise ScanoptError(
             f"is not written, since it would not load: {error.what}", where=str(target), hint=hint
         ) from None
-    write_atomically(target, written)
+    return written
 
 
 def _as_data(payload: Mapping[str, Any], target: Path) -> bytes:
@@ -116,7 +123,7 @@ def _with_lost_updates(graph: Graph, target: Path) -> Graph:
         return graph
     names = listed_names(updated)
     note = f"the default updates of {names} are not in the file; list them as outputs to keep them"
-    warnings.warn(f"{target}: {note}", LostUpdateWarning, stacklevel=3)
+    warnings.warn(f"{target}: {note}", LostUpdateWarning, stacklevel=4)
     return replace(graph, notes=(*graph.notes, note))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from scanopt_cli.errors import LoadError, brief
 from scanopt_cli.serialization.archives import KINDS, array_of, members_of
-from scanopt_cli.serialization.files import read_bytes, values_path
+from scanopt_cli.serialization.files import Blob, values_path
 from scanopt_cli.serialization.unpickler.generators import generator_from_state, plain_state
 from scanopt_cli.serialization.writing import write_atomically
 
@@ -62,22 +62,24 @@ def values_file(calls: Sequence[Sequence[Any]]) -> bytes | None:
     return stream.getvalue()
 
 
-def read_values(path: Path, n_inputs: int) -> tuple[tuple[Any, ...], ...]:
-    """Return the calls that `write_values` wrote beside the graph file ``path``.
+def calls_of(file: Blob, n_inputs: int) -> tuple[tuple[Any, ...], ...]:
+    """Return the calls that `write_values` wrote beside a graph file.
 
-    Each call is a tuple of ``n_inputs`` arrays and generators. No file means no calls.
+    Each call is a tuple of ``n_inputs`` arrays and generators. No values mean no calls.
 
     Raises
     ------
     LoadError
-        If the file is damaged, too large, or does not fit a graph of ``n_inputs`` inputs.
+        If the values are damaged, too large, or do not fit a graph of ``n_inputs`` inputs.
     """
-    source = values_path(path)
     try:
-        if not source.exists():
-            return ()
+        match file.values:
+            case None:
+                return ()
+            case LoadError() as error:
+                raise error
         most = _MAX_CALLS * max(n_inputs, 1)
-        found = members_of(read_bytes(source), most, f"{_MAX_CALLS} calls")
+        found = members_of(file.values, most, f"{_MAX_CALLS} calls")
         members = {
             name.removesuffix(".npy"): array_of(data, with_text=True)
             for name, data in found.items()
@@ -92,7 +94,7 @@ def read_values(path: Path, n_inputs: int) -> tuple[tuple[Any, ...], ...]:
         reason = error.what if isinstance(error, LoadError) else brief(error)
         raise LoadError(
             f"recorded values cannot be used: {reason}",
-            where=str(source),
+            where=str(values_path(Path(file.name))),
             hint="capture the graph again, or delete the file",
         ) from None
 

@@ -50,7 +50,7 @@ def ran(folder: Path, scripts: Sequence[str], jobs: int = 2, seconds: float | No
         found.append(done[0])
         pids.add(done[1])
 
-    batch.run(Running(seconds), take)
+    batch.run(lambda _path: Running(seconds), take)
     try:
         code = batch.finish()
     except ScanoptError:

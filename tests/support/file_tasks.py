@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.file_work import Done
+from scanopt_cli.cli.file_work import Done, Task
+from scanopt_cli.serialization.files import Blob
 
 
 @dataclass(frozen=True)
-class Running:
+class Running(Task[tuple[object, int]]):
     """Runs a file as Python, in which ``found`` is what is found, and ``code`` the exit code.
 
     One that sleeps has so many ``seconds``; others have any time, on a busy machine as well.
@@ -19,9 +21,9 @@ class Running:
 
     seconds: float | None = None
 
-    def work(self, path: Path, title: str, /) -> Done[object]:
+    def work(self, path: Path, files: Sequence[Blob], title: str, /) -> Done[tuple[object, int]]:
         names = {"found": path.name, "code": ExitCode.CLEAN, "title": title}
-        exec(compile(path.read_text(), path, "exec"), names)
+        exec(compile(files[0].data, path, "exec"), names)
         return Done((names["found"], os.getpid()), None, ExitCode(names["code"]))
 
     def patience(self, path: Path) -> float | None:
