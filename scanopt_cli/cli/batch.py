@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from scanopt_cli.cli.console import Stream, err, has_live_lines, tell
 from scanopt_cli.cli.error_text import debugging
@@ -15,6 +15,7 @@ from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.file_work import FileResult, Task, work_on
 from scanopt_cli.cli.recording import replay
 from scanopt_cli.cli.results import entry_of_failure
+from scanopt_cli.cli.where import Cluster, ClusterError, Where
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.live_line import LiveBar
 
@@ -34,7 +35,7 @@ class Batch:
         The files; of what is none, the error.
     jobs
         How many worker processes there are: 0 to do all in this one, ``None`` for as many as there
-        are cores. A single file needs none.
+        are cores. A single file needs none. Or the cluster that does all.
     json
         The JSON to be printed, if any.
     failures
@@ -42,7 +43,7 @@ class Batch:
     """
 
     files: Mapping[Path, ScanoptError | None]
-    jobs: int | None = None
+    jobs: Where = None
     json: JsonList | None = None
     failures: dict[Path, str] = field(default_factory=dict)
     _first_error: ScanoptError | None = None
@@ -89,11 +90,15 @@ class Batch:
         if tasks:
             prepare()
         try:
-            if len(tasks) < 2 or self.jobs == 0:
+            if (
+                not tasks
+                or self.jobs == 0
+                or (len(tasks) == 1 and not isinstance(self.jobs, Cluster))
+            ):
                 self._run_here(tasks, errors, take)
             else:
                 self._run_side_by_side(tasks, errors, take)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, ClusterError):  # or there is no worker any more
             if not self.is_lone:
                 tell(f"stopped: {self._count} of {len(self.files)} graphs are done{self._failed()}")
             raise
@@ -139,8 +144,6 @@ class Batch:
         errors: Mapping[Path, ScanoptError],
         take: Callable[[Path, T], None],
     ) -> None:
-        from scanopt_cli.cli.jobs import SideBySide, cores
-
         bar = LiveBar(err(), len(tasks)) if has_live_lines() else None
 
         def show(working: Sequence[Path], done: int) -> None:
@@ -152,8 +155,7 @@ class Batch:
                 bar.hide()
             self._take(result, take)
 
-        jobs = min(cores() if self.jobs is None else self.jobs, len(tasks))
-        side_by_side = SideBySide(tasks, jobs, show)
+        side_by_side = _runner(tasks, self.jobs, show)
         results = side_by_side.results()
         # A worker that keeps much memory is replaced by loky, which is nothing to tell.
         warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
@@ -162,7 +164,7 @@ class Batch:
                 print_result(
                     FileResult(path, error=errors[path]) if path in errors else next(results)
                 )
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, ClusterError):
             for result in side_by_side.stop():
                 print_result(result)
             raise
@@ -199,6 +201,29 @@ class Batch:
         stream = Stream("stdout")
         stream.write(text)
         stream.flush()
+
+
+class _Runner[T](Protocol):
+    """Who works on files: processes here, or a cluster."""
+
+    def results(self) -> Iterator[FileResult[T]]:
+        """Yield the result of each file, in their order."""
+
+    def stop(self) -> list[FileResult[T]]:
+        """End the work; return the results that are there and were not yielded, in order."""
+
+
+def _runner[T](
+    tasks: Mapping[Path, Task[T]], where: Where, shows: Callable[[Sequence[Path], int], None]
+) -> _Runner[T]:
+    if isinstance(where, Cluster):
+        from scanopt_cli.cli.cluster import OnCluster
+        from scanopt_cli.cli.cluster_workers import DaskWorkers
+
+        return OnCluster(tasks, DaskWorkers(where), shows)
+    from scanopt_cli.cli.jobs import SideBySide, cores
+
+    return SideBySide(tasks, min(cores() if where is None else where, len(tasks)), shows)
 
 
 def _written[T](result: FileResult[T]) -> FileResult[T]:

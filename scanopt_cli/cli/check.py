@@ -19,6 +19,7 @@ from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.cli.limits import patience
 from scanopt_cli.cli.options import (
     AllowPackages,
+    ClusterAddress,
     FilesFrom,
     Force,
     Format,
@@ -26,13 +27,15 @@ from scanopt_cli.cli.options import (
     HtmlFile,
     Jobs,
     OutputFile,
+    SchedulerFile,
     Trust,
     require_use_of_force,
 )
 from scanopt_cli.cli.pages import require_page, write_page
 from scanopt_cli.cli.results import json_list, print_blocks
-from scanopt_cli.cli.session import session
+from scanopt_cli.cli.session import Session, session
 from scanopt_cli.cli.targets import targets
+from scanopt_cli.cli.where import where_to_work
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.serialization.files import Blob
 from scanopt_cli.text import comma_separated
@@ -121,6 +124,8 @@ def check(
         CheckFormat.RICH
     ),
     jobs: Jobs = None,
+    cluster: ClusterAddress = None,
+    scheduler_file: SchedulerFile = None,
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
@@ -179,7 +184,8 @@ def check(
         )
 
     summed = _Summed()
-    batch = Batch(files, jobs, json)
+    where = where_to_work(jobs, cluster, scheduler_file)
+    batch = Batch(files, where, json)
     batch.run(checking, summed.take)
     _print_end(summed, batch, output_format, statistics=statistics)
     if html is not None:
@@ -274,6 +280,10 @@ class _Checking(Task[_Checked]):
         )
         entry = None if self.json is None else self.json.entry(as_json(path, result, mending))
         return Done(checked, entry, files=written)
+
+    def permissions(self) -> Session:
+        """Return what may be loaded."""
+        return Session(self.trust, self.allow_packages)
 
     def patience(self, path: Path) -> float | None:
         """Return how many seconds it may take."""

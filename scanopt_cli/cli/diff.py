@@ -10,10 +10,20 @@ import typer
 from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.diff_against import diff_against
 from scanopt_cli.cli.exits import ExitCode, finding
-from scanopt_cli.cli.options import AllowPackages, Format, GateFormat, HtmlFile, Jobs, Trust
+from scanopt_cli.cli.options import (
+    AllowPackages,
+    ClusterAddress,
+    Format,
+    GateFormat,
+    HtmlFile,
+    Jobs,
+    SchedulerFile,
+    Trust,
+)
 from scanopt_cli.cli.pages import require_page, write_page
 from scanopt_cli.cli.results import add_to_step_summary, print_blocks, print_json
 from scanopt_cli.cli.session import session
+from scanopt_cli.cli.where import Cluster, where_to_work
 from scanopt_cli.errors import ScanoptError
 
 if TYPE_CHECKING:
@@ -76,6 +86,8 @@ def diff(
         GateFormat.RICH
     ),
     jobs: Jobs = None,
+    cluster: ClusterAddress = None,
+    scheduler_file: SchedulerFile = None,
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
@@ -93,6 +105,7 @@ def diff(
     )
     if only_budget and limits is None:
         raise ScanoptError("there is no budget", where="--only-budget", hint="give --budget COUNTS")
+    where = where_to_work(jobs, cluster, scheduler_file)
     if against is not None:
         return diff_against(
             against,
@@ -104,10 +117,13 @@ def diff(
             names=names,
             html=html,
             output_format=output_format,
-            jobs=jobs,
+            where=where,
             trust=trust,
             allow_package=allow_package,
         )
+    if isinstance(where, Cluster):
+        hint = "give both, or neither"
+        raise ScanoptError("is for --against", where=where.option.split()[0], hint=hint)
     if len(graphs) != 2:
         raise ScanoptError(
             f"takes two graphs, not {len(graphs)}",

@@ -17,7 +17,8 @@ from scanopt_cli.cli.limits import patience
 from scanopt_cli.cli.options import Format, GateFormat
 from scanopt_cli.cli.pages import require_page, write_page
 from scanopt_cli.cli.results import add_to_step_summary, entries_of, print_blocks, print_json
-from scanopt_cli.cli.session import session
+from scanopt_cli.cli.session import Session, session
+from scanopt_cli.cli.where import Where
 from scanopt_cli.errors import LoadError, ScanoptError
 from scanopt_cli.serialization.files import Blob, read_blob, read_bytes
 from scanopt_cli.serialization.revisions import Revision, StoredFile
@@ -50,7 +51,7 @@ def diff_against(
     names: bool,
     html: Path | None,
     output_format: GateFormat,
-    jobs: int | None,
+    where: Where,
     trust: bool,
     allow_package: Sequence[str] | None,
 ) -> ExitCode:
@@ -75,7 +76,7 @@ def diff_against(
     for path, task in tasks.items():
         if (told := task.by_bytes()) is not None:
             found[path] = told
-    batch = Batch({path: pair.problem for path, pair in pairs.items() if path not in found}, jobs)
+    batch = Batch({path: pair.problem for path, pair in pairs.items() if path not in found}, where)
     batch.run(tasks.__getitem__, take)
     diffs = [found[path] for path in pairs if path in found]
     _print(list(pairs), found, batch.failures, name, output_format, stat=stat, lines=lines)
@@ -164,7 +165,7 @@ class _Comparing(Task[tuple["FileDiff", "Part | None"]]):
             before = self._before(data)
         except ScanoptError:  # git cannot say: that is told in its turn
             return None
-        found = self._fate(data, before)
+        found = self._fate(Blob(str(pair.path), data), before)
         return None if found.fate is FileFate.DIFFERS else found
 
     def read(self, path: Path) -> Sequence[Blob]:
@@ -182,7 +183,7 @@ class _Comparing(Task[tuple["FileDiff", "Part | None"]]):
         from scanopt_cli.diff.file_diffs import FileFate
 
         before = files[0] if len(files) > 1 else None
-        found = self._fate(files[-1].data, before)
+        found = self._fate(files[-1], before)
         if found.fate is not FileFate.DIFFERS and not self._needs_graphs:
             return Done((found, None))
         with session(*files, trust=self.trust, allow_packages=self.allow_packages) as work:
@@ -201,6 +202,10 @@ class _Comparing(Task[tuple["FileDiff", "Part | None"]]):
             compared = Compared(found=told, violations=violations, graphs=(graphs[0], graphs[1]))
             return Done((found, diff_part(compared, f"{before} → {path}")))
 
+    def permissions(self) -> Session:
+        """Return what may be loaded."""
+        return Session(self.trust, self.allow_packages)
+
     def patience(self, path: Path) -> float | None:
         """Return how many seconds it may take."""
         return patience(path, trust=self.trust)
@@ -218,8 +223,8 @@ class _Comparing(Task[tuple["FileDiff", "Part | None"]]):
             return Blob(f"{revision.name}:{earlier[0]}", data)
         return revision.read(*earlier)
 
-    def _fate(self, data: bytes, before: Blob | None) -> FileDiff:
-        """Return what became of a file that holds ``data``, as far as its bytes tell."""
+    def _fate(self, now: Blob, before: Blob | None) -> FileDiff:
+        """Return what became of a file, as far as its bytes tell."""
         from scanopt_cli.diff.file_diffs import FileDiff, FileFate
 
         source = str(self.pair.path)
@@ -228,7 +233,7 @@ class _Comparing(Task[tuple["FileDiff", "Part | None"]]):
         if self.pair.earlier[0] != self.pair.path:
             earlier = str(self.pair.earlier[0])
             return FileDiff(source=source, fate=FileFate.RENAMED, earlier=earlier)
-        is_same = before.data == data
+        is_same = before.facts == now.facts
         return FileDiff(source=source, fate=FileFate.SAME if is_same else FileFate.DIFFERS)
 
 

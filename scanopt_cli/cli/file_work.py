@@ -17,6 +17,7 @@ from pathlib import Path
 from scanopt_cli.cli.error_text import debugging, told
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.recording import Printed, Screen, joined, recorded
+from scanopt_cli.cli.session import Session
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.serialization.files import Blob, read_blob
 
@@ -63,18 +64,26 @@ class Task[T](ABC):
         """Work on what was read of a file, which is called ``title`` where progress is shown."""
 
     @abstractmethod
+    def permissions(self) -> Session:
+        """Return what may be loaded."""
+
+    @abstractmethod
     def patience(self, path: Path) -> float | None:
         """Return how many seconds a worker may take for a file, ``None`` for any time."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileResult[T]:
-    """What became of a file: what was ``done``, or an ``error``; and what was printed meanwhile."""
+    """What became of a file: what was ``done``, or an ``error``; and what was printed meanwhile.
+
+    It has ``died`` if the process that worked on it did.
+    """
 
     path: Path
     done: Done[T] | None = None
     error: ScanoptError | None = None
     printed: Printed = ()
+    died: bool = False
 
     @property
     def size(self) -> int:
@@ -95,12 +104,17 @@ def work_on[T](
     try:
         read = task.read(path) if files is None else files
         return FileResult(path, done=task.work(path, read, title))
-    except ScanoptError as error:
-        return FileResult(path, error=error)
     except Exception as error:
-        failure = ScanoptError(told(error), where=str(path))
-        failure.__cause__ = error
-        return FileResult(path, error=failure)
+        return FileResult(path, error=failure_of(path, error))
+
+
+def failure_of(path: Path, error: BaseException) -> ScanoptError:
+    """Return what is told of a file if an error of any kind ended the work on it."""
+    if isinstance(error, ScanoptError):
+        return error
+    failure = ScanoptError(told(error), where=str(path))
+    failure.__cause__ = error
+    return failure
 
 
 def work_in_worker[T](

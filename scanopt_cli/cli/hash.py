@@ -17,16 +17,19 @@ from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.cli.limits import patience
 from scanopt_cli.cli.options import (
     AllowPackages,
+    ClusterAddress,
     FilesFrom,
     Format,
     GraphFiles,
     Jobs,
     ListFormat,
     ListOutputFormat,
+    SchedulerFile,
     Trust,
 )
 from scanopt_cli.cli.results import json_list, print_blocks
-from scanopt_cli.cli.session import session
+from scanopt_cli.cli.session import Session, session
+from scanopt_cli.cli.where import where_to_work
 from scanopt_cli.serialization.files import Blob
 
 if TYPE_CHECKING:
@@ -55,6 +58,8 @@ def hash_graphs(
     ] = False,
     output_format: ListOutputFormat = ListFormat.RICH,
     jobs: Jobs = None,
+    cluster: ClusterAddress = None,
+    scheduler_file: SchedulerFile = None,
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
@@ -72,7 +77,8 @@ def hash_graphs(
         trust=trust,
         allow_packages=tuple(allow_package or ()),
     )
-    batch = Batch(graph_files(graphs, files_from), jobs, json)
+    where = where_to_work(jobs, cluster, scheduler_file)
+    batch = Batch(graph_files(graphs, files_from), where, json)
     batch.run(lambda _path: task)
     return batch.finish()
 
@@ -103,6 +109,10 @@ class _Hashing(Task[None]):
             print_blocks(Format(self.output_format.value), hash_report(digest))
         _warn_if_opaque(digest)
         return Done(None, None if self.json is None else self.json.entry(digest))
+
+    def permissions(self) -> Session:
+        """Return what may be loaded."""
+        return Session(self.trust, self.allow_packages)
 
     def patience(self, path: Path) -> float | None:
         """Return how many seconds it may take."""

@@ -20,6 +20,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing import current_process
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,9 +28,10 @@ from typing import Any
 from scanopt_cli.cli.error_text import debugging, told
 from scanopt_cli.cli.file_work import FileResult, Task, work_in_worker
 from scanopt_cli.cli.recording import Screen, screens
+from scanopt_cli.environment import STRICT
 from scanopt_cli.errors import ScanoptError
 
-_MOST_HELD = 64 << 20
+MOST_HELD = 64 << 20
 """Bytes of results that may wait for one of a file before; then no other file is begun."""
 _GRACE = 2.0
 """Seconds in which a worker that is told to stop can end its own children, and clear up."""
@@ -51,14 +53,46 @@ def cores() -> int:
     return max(int(cpu_count()), 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a worker is told of the command that the user runs, beside the tasks.
+
+    Attributes
+    ----------
+    is_debugging
+        Whether there is ``--debug``.
+    screens
+        What the results are printed on.
+    is_strict
+        Whether an error of a pass ends the work on a file.
+    """
+
+    is_debugging: bool
+    screens: Mapping[str, Screen]
+    is_strict: bool
+
+    @classmethod
+    def here(cls) -> Setting:
+        """Return that of this process."""
+        return cls(debugging.get(), screens(), bool(os.environ.get(STRICT)))
+
+
 class Pool:
     """Worker processes, which are started when there is something to do.
 
     Each is given the path of a file, and what is to be done with it.
+
+    Parameters
+    ----------
+    setting
+        What the workers are told; by default what this process is told.
+    share
+        How many processes share the cores; by default the workers.
     """
 
-    def __init__(self) -> None:
-        self._given = os.getpid(), debugging.get(), screens()
+    def __init__(self, setting: Setting | None = None, share: int | None = None) -> None:
+        self._given = os.getpid(), setting or Setting.here()
+        self._share = share
         self._executor: Any = None
         self._size = 0
         self._futures: set[Future[Any]] = set()
@@ -67,7 +101,7 @@ class Pool:
         """Let one of ``size`` workers work on a file."""
         if size != self._size:
             self.stop()
-        with _without_interrupts():  # workers inherit that
+        with _without_interrupts(), _no_daemon():  # workers inherit that
             if self._executor is None:
                 self._executor, self._size = self._started(size), size
             future: Future[FileResult[Any]] = self._executor.submit(_work, task, path)
@@ -90,7 +124,7 @@ class Pool:
     def _started(self, size: int) -> Any:
         from joblib.externals.loky import ProcessPoolExecutor
 
-        threads = str(max(cores() // size, 1))
+        threads = str(max(cores() // (self._share or size), 1))
         environment = {name: os.environ.get(name, threads) for name in _THREADS}
         # The process that clears up behind one that was killed has these options, and is to do so
         # without a word.
@@ -120,6 +154,25 @@ def _without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+_setting_aside = threading.Lock()
+
+
+@contextmanager
+def _no_daemon() -> Iterator[None]:
+    """Let this process have children, even one that multiprocessing calls a daemon, as Dask's are.
+
+    Those of a daemon would live on, which ours do not: see `_watch`.
+    """
+    config: dict[str, Any] = getattr(current_process(), "_config", {})
+    with _setting_aside:
+        before = config.pop("daemon", None)
+        try:
+            yield
+        finally:
+            if before is not None:
+                config["daemon"] = before
+
+
 _screens: dict[str, Screen] = {}
 """In a worker: the screens that it prints for."""
 
@@ -128,13 +181,17 @@ def _work(task: Task[Any], path: Path) -> FileResult[Any]:
     return work_in_worker(task, path, _screens)
 
 
-def _set_up(parent: int, is_debugging: bool, printed_on: Mapping[str, Screen]) -> None:
+def _set_up(parent: int, setting: Setting) -> None:
     """Set up a worker: it prints nothing by itself, and ends when it is told to or is alone."""
     from scanopt_cli.cli.console import set_up
 
-    _screens.update(printed_on)
-    debugging.set(is_debugging)
-    if not is_debugging:
+    _screens.update(setting.screens)
+    debugging.set(setting.is_debugging)
+    if setting.is_strict:
+        os.environ[STRICT] = "1"
+    else:
+        os.environ.pop(STRICT, None)
+    if not setting.is_debugging:
         # What a library writes past Python, or a crash does, would stand in the midst of results.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for descriptor in (1, 2):
@@ -168,11 +225,14 @@ class SideBySide[T]:
         What is done with each file, and by how many workers.
     shows
         Called while results are waited for, with the files in work and how many are done.
+    pool
+        The workers.
     """
 
     tasks: Mapping[Path, Task[T]]
     jobs: int
     shows: Callable[[Sequence[Path], int], None]
+    pool: Pool = field(default_factory=Pool)
     _running: dict[Future[FileResult[T]], tuple[int, float]] = field(default_factory=dict)
     _suspects: deque[int] = field(default_factory=deque)
     _is_alone: bool = False
@@ -180,7 +240,6 @@ class SideBySide[T]:
     _next: int = 0
 
     def __post_init__(self) -> None:
-        self._pool = Pool()
         self._paths = list(self.tasks)
         self._waiting = deque(range(len(self._paths)))
         self._limits = [task.patience(path) for path, task in self.tasks.items()]
@@ -202,7 +261,7 @@ class SideBySide[T]:
             index, _ = self._running.pop(future)
             if future.exception() is None:
                 self._done[index] = future.result()
-        self._pool.stop()
+        self.pool.stop()
         return [self._done[index] for index in sorted(self._done)]
 
     def _begin(self) -> None:
@@ -217,16 +276,16 @@ class SideBySide[T]:
                 self._start(self._waiting.popleft(), self.jobs)
 
     def _has_room(self) -> bool:
-        return not self._running or sum(each.size for each in self._done.values()) < _MOST_HELD
+        return not self._running or sum(each.size for each in self._done.values()) < MOST_HELD
 
     def _start(self, index: int, size: int) -> None:
         path = self._paths[index]
         task = self.tasks[path]
         try:
-            future = self._pool.submit(size, task, path)
+            future = self.pool.submit(size, task, path)
         except BrokenProcessPool:  # a worker died that had nothing to do
-            self._pool.stop()
-            future = self._pool.submit(size, task, path)
+            self.pool.stop()
+            future = self.pool.submit(size, task, path)
         self._running[future] = index, time.monotonic()
 
     def _collect(self) -> None:
@@ -256,10 +315,10 @@ class SideBySide[T]:
         # The others that run get the same error, if not in this moment.
         broken |= {index: next(iter(broken.values())) for index, _ in self._running.values()}
         self._running.clear()
-        self._pool.stop()
+        self.pool.stop()
         if len(broken) == 1:
             ((index, error),) = broken.items()
-            self._fail(index, _how_it_died(error))
+            self._fail(index, _how_it_died(error), died=True)
         else:
             self._suspects.extend(sorted(broken))
 
@@ -284,7 +343,7 @@ class SideBySide[T]:
             return
         # It is not known which worker has the file.
         others = sorted({index for index, _ in self._running.values()} - late.keys())
-        self._pool.stop()
+        self.pool.stop()
         self._running.clear()
         self._waiting.extendleft(reversed(others))
         for index, limit in late.items():
@@ -292,10 +351,10 @@ class SideBySide[T]:
                 index, f"takes more than {limit:g} seconds", "use --trust, if you trust its author"
             )
 
-    def _fail(self, index: int, what: str, hint: str | None = None) -> None:
+    def _fail(self, index: int, what: str, hint: str | None = None, *, died: bool = False) -> None:
         path = self._paths[index]
         error = ScanoptError(what, where=str(path), hint=hint)
-        self._done[index] = FileResult(path, error=error)
+        self._done[index] = FileResult(path, error=error, died=died)
 
 
 def _how_it_died(error: BaseException) -> str:

@@ -98,7 +98,7 @@ def _seconds(path: Path | Blob, *, only_read: bool) -> float:
 def _kilobytes(path: Path | Blob) -> int:
     """Return the size of a file; of one of data, that of a pickle of the same graph."""
     try:
-        size = len(path.data) if isinstance(path, Blob) else path.stat().st_size
+        size = path.size if isinstance(path, Blob) else path.stat().st_size
     except OSError:
         return 0
     return (size * (_SMALLER if is_data_path(Path(str(path))) else 1)) >> 10

@@ -16,8 +16,17 @@ from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.file_work import Done, Task
 from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.cli.locked_graphs import Looking, limits_of_all
-from scanopt_cli.cli.options import AllowPackages, Jobs, LockedGraphs, Trust
+from scanopt_cli.cli.options import (
+    AllowPackages,
+    ClusterAddress,
+    Jobs,
+    LockedGraphs,
+    SchedulerFile,
+    Trust,
+)
+from scanopt_cli.cli.session import Session
 from scanopt_cli.cli.targets import require_target
+from scanopt_cli.cli.where import where_to_work
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.serialization.files import Blob
 from scanopt_cli.text import plural
@@ -53,6 +62,8 @@ def lock(
         bool, typer.Option("--remove", help="Take these graphs out of the lock file.")
     ] = False,
     jobs: Jobs = None,
+    cluster: ClusterAddress = None,
+    scheduler_file: SchedulerFile = None,
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
@@ -79,7 +90,8 @@ def lock(
     wanted = graphs or _all_of(old)
     folders = tuple(old.name_of(each) for each in wanted if os.path.isdir(each))
     found: dict[str, LockedGraph] = {}
-    batch = Batch(graph_files(wanted), jobs)
+    where = where_to_work(jobs, cluster, scheduler_file)
+    batch = Batch(graph_files(wanted), where)
     looking = Looking.here(trust=trust, allow_packages=allow_package)
 
     def locking(path: Path) -> _Locking:
@@ -117,6 +129,10 @@ class _Locking(Task["LockedGraph"]):
         """Return what is known of a graph."""
         (file,) = files
         return Done(self.looking.at(path, file, self.budget))
+
+    def permissions(self) -> Session:
+        """Return what may be loaded."""
+        return self.looking.permissions()
 
     def patience(self, path: Path) -> float | None:
         """Return how many seconds it may take."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scanopt_cli.cli.console import plug_in_warnings
 from scanopt_cli.cli.limits import patience
-from scanopt_cli.cli.session import session
+from scanopt_cli.cli.session import Session, session
 from scanopt_cli.serialization.files import Blob
 
 if TYPE_CHECKING:
@@ -67,7 +67,12 @@ class Looking:
         ignore = (*self.settings.ignore, *self.settings.ignored_in(path))
         with session(file, trust=self.trust, allow_packages=self.allow_packages) as work:
             graph = work.load(file)
-            return locked_graph(graph, file.data, select=select, ignore=ignore, budget=budget)
+            how: Any = {"select": select, "ignore": ignore, "budget": budget}
+            return locked_graph(graph, file.facts.sha256, **how)
+
+    def permissions(self) -> Session:
+        """Return what may be loaded."""
+        return Session(self.trust, self.allow_packages)
 
     def patience(self, path: Path) -> float | None:
         """Return how many seconds it may take for a file."""

@@ -14,6 +14,7 @@ from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.cli.optimizing import DiffKind, Optimizing, Shown, Summed
 from scanopt_cli.cli.options import (
     AllowPackages,
+    ClusterAddress,
     FilesFrom,
     Force,
     Format,
@@ -25,6 +26,7 @@ from scanopt_cli.cli.options import (
     Modes,
     OutputFile,
     Pipeline,
+    SchedulerFile,
     StepCode,
     Trust,
     require_page_for,
@@ -33,6 +35,7 @@ from scanopt_cli.cli.options import (
 from scanopt_cli.cli.pages import require_page, write_page
 from scanopt_cli.cli.results import json_list, print_blocks
 from scanopt_cli.cli.targets import targets
+from scanopt_cli.cli.where import where_to_work
 from scanopt_cli.errors import ScanoptError
 
 
@@ -98,6 +101,8 @@ def optimize(
     code: StepCode = False,
     output_format: ListOutputFormat = ListFormat.RICH,
     jobs: Jobs = None,
+    cluster: ClusterAddress = None,
+    scheduler_file: SchedulerFile = None,
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
@@ -148,7 +153,8 @@ def optimize(
         )
 
     summed = Summed()
-    batch = Batch(files, jobs, json)
+    where = where_to_work(jobs, cluster, scheduler_file)
+    batch = Batch(files, where, json)
     batch.run(optimizing, summed.take)
     if json is None and summed.gate is not None:
         print_blocks(Format(output_format.value), [Paragraph(total(summed.gate))])

@@ -17,7 +17,7 @@ from scanopt_cli.cli.file_work import Done, Task
 from scanopt_cli.cli.limits import patience
 from scanopt_cli.cli.options import Format, ListFormat
 from scanopt_cli.cli.results import print_blocks, print_to_stderr
-from scanopt_cli.cli.session import session
+from scanopt_cli.cli.session import Session, session
 from scanopt_cli.errors import PassFailedError
 from scanopt_cli.serialization.files import Blob, read_blob
 from scanopt_cli.text import plural
@@ -213,6 +213,10 @@ class Optimizing(Task[Optimized]):
         )
         entry = _entry(path, result, left, mendable) if self.json is not None else {}
         return Done(found, None if self.json is None else self.json.entry(entry), code, written)
+
+    def permissions(self) -> Session:
+        """Return what may be loaded."""
+        return Session(self.trust, self.allow_packages)
 
     def patience(self, path: Path) -> float | None:
         """Return how many seconds it may take."""

@@ -106,6 +106,23 @@ Jobs = Annotated[
         "as there are cores. 0 does all in this process, one after the other.",
     ),
 ]
+ClusterAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Let the workers of a Dask cluster do it, whose scheduler is at ADDRESS, such as "
+        "tcp://host:8786; graphs are sent as data. Needs the extra scanopt\\[dask].",
+    ),
+]
+SchedulerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--scheduler-file",
+        metavar="FILE",
+        help="The same, with the file that the scheduler wrote by its --scheduler-file.",
+    ),
+]
 Trust = Annotated[
     bool,
     typer.Option(

@@ -17,8 +17,19 @@ from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.file_work import Done, Task
 from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.cli.locked_graphs import Looking, limits_of_all
-from scanopt_cli.cli.options import AllowPackages, Format, GateFormat, Jobs, LockedGraphs, Trust
+from scanopt_cli.cli.options import (
+    AllowPackages,
+    ClusterAddress,
+    Format,
+    GateFormat,
+    Jobs,
+    LockedGraphs,
+    SchedulerFile,
+    Trust,
+)
 from scanopt_cli.cli.results import add_to_step_summary, entries_of, print_blocks, print_json
+from scanopt_cli.cli.session import Session
+from scanopt_cli.cli.where import where_to_work
 from scanopt_cli.errors import LoadError, ScanoptError
 from scanopt_cli.serialization.files import Blob, read_bytes
 
@@ -41,6 +52,8 @@ def status(
         GateFormat.RICH
     ),
     jobs: Jobs = None,
+    cluster: ClusterAddress = None,
+    scheduler_file: SchedulerFile = None,
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
@@ -65,7 +78,8 @@ def status(
     limits = limits_of_all()
     # To compare bytes takes less than to have a worker do it.
     found = dict(_as_locked(locked, files, limits))
-    batch = Batch({file: files[file] for file in files if file not in found}, jobs)
+    where = where_to_work(jobs, cluster, scheduler_file)
+    batch = Batch({file: files[file] for file in files if file not in found}, where)
     looking = Looking.here(trust=trust, allow_packages=allow_package)
 
     def comparing(file: Path) -> _Comparing:
@@ -144,6 +158,10 @@ class _Comparing(Task["GraphStatus"]):
         (file,) = files
         now = self.looking.at(path, file, {})
         return Done(status_of(str(path), self.known, now, self.limits))
+
+    def permissions(self) -> Session:
+        """Return what may be loaded."""
+        return self.looking.permissions()
 
     def patience(self, path: Path) -> float | None:
         """Return how many seconds it may take."""

@@ -19,16 +19,19 @@ from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.cli.limits import patience
 from scanopt_cli.cli.options import (
     AllowPackages,
+    ClusterAddress,
     FilesFrom,
     GraphFiles,
     Jobs,
+    SchedulerFile,
     Seed,
     StepCode,
     Timeout,
     Trust,
 )
 from scanopt_cli.cli.pages import require_page, write_page
-from scanopt_cli.cli.session import session
+from scanopt_cli.cli.session import Session, session
+from scanopt_cli.cli.where import where_to_work
 from scanopt_cli.serialization.files import Blob, read_blob
 
 if TYPE_CHECKING:
@@ -78,6 +81,8 @@ def view(
         bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
     ] = False,
     jobs: Jobs = None,
+    cluster: ClusterAddress = None,
+    scheduler_file: SchedulerFile = None,
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
@@ -96,7 +101,8 @@ def view(
     require_page(page, files, option="" if output is None else "-o")
     shown = Shown(passes=passes, values=values, code=code, seed=seed, timeout=timeout)
     parts: list[Part] = []
-    batch = Batch(files, jobs)
+    where = where_to_work(jobs, cluster, scheduler_file)
+    batch = Batch(files, where)
     drawing = _Drawing(shown, trust=trust, allow_packages=tuple(allow_package or ()))
     batch.run(lambda _path: drawing, lambda _path, part: parts.append(part))
     if parts:
@@ -128,6 +134,10 @@ class _Drawing(Task["Part"]):
         ):
             (graph,) = map(work.load, files)
             return Done(part_of(graph, self.shown, progress=show_progress))
+
+    def permissions(self) -> Session:
+        """Return what may be loaded."""
+        return Session(self.trust, self.allow_packages)
 
     def patience(self, path: Path) -> float | None:
         """Return how many seconds it may take."""

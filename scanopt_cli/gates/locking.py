@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 
 from scanopt_cli.diff.budgets import counted
@@ -15,13 +14,13 @@ from scanopt_cli.rules.graph_checking import check
 
 def locked_graph(
     graph: Graph,
-    data: bytes,
+    sha256: str,
     *,
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
     budget: Mapping[str, int] | None = None,
 ) -> LockedGraph:
-    """Return what is known of a graph, which a file with the content ``data`` holds.
+    """Return what is known of a graph, of a file with that digest of its content.
 
     Rules are those of `check` with ``select`` and ``ignore``, and the ``budget`` is its own.
     """
@@ -34,7 +33,7 @@ def locked_graph(
     findings.sort(key=lambda f: (f.rule, f.loop, f.place or "", f.key))
     return LockedGraph(
         digest=None if digest.opaque else digest.digest,
-        sha256=hashlib.sha256(data).hexdigest(),
+        sha256=sha256,
         by=written_by(),
         counts={name: count for name, count in counted(graph).items() if count},
         budget=budget or {},

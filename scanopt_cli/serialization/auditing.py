@@ -11,10 +11,10 @@ from pathlib import Path
 from scanopt_cli.errors import LoadError, UnsafeFileError
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.presentation import Presented
-from scanopt_cli.serialization.data.container import MAGIC, document_of, payload_of
+from scanopt_cli.serialization.data.container import document_of, payload_of
 from scanopt_cli.serialization.data.contents import class_names, contents
 from scanopt_cli.serialization.data.names import class_of
-from scanopt_cli.serialization.files import read_file
+from scanopt_cli.serialization.files import DATA_MAGIC, read_file
 from scanopt_cli.serialization.loading import interpret
 from scanopt_cli.serialization.unpickler.allowlist import Allowlist, Refusal
 from scanopt_cli.serialization.unpickler.dropping import left_out
@@ -89,7 +89,7 @@ def audit(path: str | os.PathLike[str], allow_packages: Sequence[str] = ()) -> A
     """
     where = str(path)
     data = read_file(Path(path))
-    if data.startswith(MAGIC):
+    if data.startswith(DATA_MAGIC):
         return _audit_data(data, where)
     try:
         recording = read_records(data, where)

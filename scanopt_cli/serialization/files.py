@@ -7,6 +7,7 @@ import os
 import stat
 import zlib
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from scanopt_cli.errors import LoadError
@@ -27,6 +28,8 @@ GRAPH_SUFFIXES = (DATA_SUFFIX, f"{DATA_SUFFIX}.gz", ".pkl", ".pkl.gz")
 """How the names of graph files end that are looked for in a directory."""
 GIVE_A_FILE = "give the path of a graph file"
 _UNPACK_IT = "unpack it by gzip -d, if you trust its author"
+DATA_MAGIC = b"PK\x03\x04"
+"""What the content of a file begins with that holds a graph as data."""
 _GZIP = b"\x1f\x8b"
 _LFS = b"version https://git-lfs.github.com/spec/"
 _OTHER_KINDS = (
@@ -38,6 +41,14 @@ _OTHER_KINDS = (
     (b"\x28\xb5\x2f\xfd", "a zstd archive"),
     (b"%PDF", "a PDF document"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What is known of a file without its content: the digest of that, and how many bytes."""
+
+    sha256: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +64,32 @@ class Blob:
     values
         Those of the recorded values beside it, or the error of reading them; ``None`` if there are
         none, or nobody asked for them.
+    stands_for
+        What is known of the file, if its graph is in another form here.
     """
 
     name: str
     data: bytes
     values: bytes | LoadError | None = None
+    stands_for: FileFacts | None = None
+
+    @property
+    def facts(self) -> FileFacts:
+        """What is known of the file that was read."""
+        return self.stands_for or FileFacts(sha256(self.data).hexdigest(), len(self.data))
+
+    @property
+    def size(self) -> int:
+        """How many bytes the file has that was read."""
+        return len(self.data) if self.stands_for is None else self.stands_for.size
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it holds a graph as data, and no pickle."""
+        try:
+            return unpacked(self.data, self.name).startswith(DATA_MAGIC)
+        except LoadError:
+            return False
 
     def __str__(self) -> str:
         return self.name

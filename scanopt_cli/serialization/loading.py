@@ -23,8 +23,8 @@ from scanopt_cli.ir.inner_graphs import all_graphs, unfolded, walk
 from scanopt_cli.ir.node_types import type_error
 from scanopt_cli.ir.scan_view import scan_op
 from scanopt_cli.serialization.compiled import CompiledGraph, graph_of, inspect_function
-from scanopt_cli.serialization.data.container import MAGIC, payload_of
-from scanopt_cli.serialization.files import Blob, read_blob, unpacked
+from scanopt_cli.serialization.data.container import payload_of
+from scanopt_cli.serialization.files import DATA_MAGIC, Blob, read_blob, unpacked
 from scanopt_cli.serialization.payload import FORMAT, decode, output_name
 from scanopt_cli.serialization.unpickler.graph_builder import read_safely
 from scanopt_cli.serialization.values import calls_of
@@ -103,7 +103,7 @@ def load_blob(file: Blob, *, trust: bool = False, allow_packages: Sequence[str] 
 
 
 def _loaded(data: bytes, where: str, *, trust: bool, allow_packages: Sequence[str]) -> Graph:
-    if data.startswith(MAGIC):
+    if data.startswith(DATA_MAGIC):
         return interpret(payload_of(data, where), where)
     held = _unpickle(data, where) if trust else read_safely(data, where, allow_packages)
     return interpret(held, where, trust=trust)

@@ -19,8 +19,8 @@ from scanopt_cli.errors import ConfusedGraphError, LoadError, NotDataError, Scan
 from scanopt_cli.ir.folding import bounded_folding
 from scanopt_cli.ir.graph import Graph, GraphLike, as_graph, listed_names, loaded_graph
 from scanopt_cli.ir.interning import untouched_inner_inputs
-from scanopt_cli.serialization.data.container import MAGIC, payload_of, to_file
-from scanopt_cli.serialization.files import check_size, is_data_path, zipped
+from scanopt_cli.serialization.data.container import payload_of, to_file
+from scanopt_cli.serialization.files import DATA_MAGIC, check_size, is_data_path, zipped
 from scanopt_cli.serialization.loading import interpret
 from scanopt_cli.serialization.payload import encode
 from scanopt_cli.serialization.unpickler.allowlist import Allowlist, Refusal
@@ -84,7 +84,7 @@ def file_of(
         check_size(max(len(data), len(written)), str(target))
         if not trust:
             hint = "change that, or trust it: save(..., trust=True), load(..., trust=True), --trust"
-            _check_loads(data, str(target))
+            check_loads(data, str(target))
     except LoadError as error:
         raise ScanoptError(
             f"is not written, since it would not load: {error.what}", where=str(target), hint=hint
@@ -128,14 +128,14 @@ def _with_lost_updates(graph: Graph, target: Path) -> Graph:
 
 
 @bounded_folding()
-def _check_loads(data: bytes, where: str) -> None:
+def check_loads(data: bytes, where: str) -> None:
     """Check that `load` reads a file of ``data``; `LoadError` if it does not.
 
     Nothing is checked if its reader has to say that a package is admitted, or the file trusted.
     """
     # PyTensor may confuse it with a graph of this process, which a reader does not have.
     with suppress(ConfusedGraphError), untouched_inner_inputs():
-        if data.startswith(MAGIC):
+        if data.startswith(DATA_MAGIC):
             interpret(payload_of(data, where), where)
             return
         recording, allowlist = read_records(data, where), Allowlist(HANDLED)

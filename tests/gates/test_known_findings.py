@@ -18,7 +18,7 @@ from support.seeded_graphs import apart, unused
 
 def known(folder: Path, *graphs: Any) -> Baseline:
     path = folder / "scanopt.lock"
-    held = {f"{n}.pkl": locked_graph(as_graph(graph), b"") for n, graph in enumerate(graphs)}
+    held = {f"{n}.pkl": locked_graph(as_graph(graph), "0" * 64) for n, graph in enumerate(graphs)}
     write_lock(Lock(path, held))
     return read_baseline(path)
 

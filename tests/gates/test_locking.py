@@ -25,9 +25,9 @@ loops of one derivative, which their names tell: the form of the graph may decid
 @given(scan_graphs(), st.randoms(use_true_random=False))
 def test_the_same_graph_is_the_same(example: GeneratedScan, random: Random) -> None:
     graph = from_io(example.inputs, example.outputs)
-    locked = locked_graph(graph, b"before")
-    assert locked_graph(graph, b"before") == locked
-    status = status_of("a", locked, locked_graph(written_otherwise(graph, random), b"after"))
+    locked = locked_graph(graph, "before")
+    assert locked_graph(graph, "before") == locked
+    status = status_of("a", locked, locked_graph(written_otherwise(graph, random), "after"))
     assert status.state is State.SAME
 
 
@@ -36,9 +36,9 @@ def test_the_same_graph_is_the_same(example: GeneratedScan, random: Random) -> N
 def test_the_same_graph_has_the_same_findings(name: str) -> None:
     """Of graphs made at random, a rule sees something in one form alone once in some 400."""
     graph = samples()[name]
-    locked = locked_graph(graph, b"before")
+    locked = locked_graph(graph, "before")
     for seed in range(examples(2, 10)):
         other = written_otherwise(graph, Random(seed))
-        status = status_of("a", locked, locked_graph(other, b"after"))
+        status = status_of("a", locked, locked_graph(other, "after"))
         assert status.state is State.SAME
         assert {found.rule for found in (*status.found, *status.gone)} <= OF_THE_FORM

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.file_work import Done, Task
+from scanopt_cli.cli.session import Session
 from scanopt_cli.serialization.files import Blob
 
 
@@ -25,6 +26,9 @@ class Running(Task[tuple[object, int]]):
         names = {"found": path.name, "code": ExitCode.CLEAN, "title": title}
         exec(compile(files[0].data, path, "exec"), names)
         return Done((names["found"], os.getpid()), None, ExitCode(names["code"]))
+
+    def permissions(self) -> Session:
+        return Session(trust=False, allow_packages=())
 
     def patience(self, path: Path) -> float | None:
         return self.seconds if "sleep(60)" in path.read_text() else None

@@ -26,7 +26,6 @@ from scanopt_cli.version import __version__
 VERSION = 1
 """The version of the format. A later scanopt reads every version up to its own."""
 
-MAGIC = b"PK\x03\x04"
 TABLE = "graph.json"
 _ARRAY = "arrays/{}.npy"
 _MOST_ARRAYS = 100_000
