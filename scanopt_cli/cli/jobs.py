@@ -42,6 +42,10 @@ _THREADS = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"),
     *("VECLIB_MAXIMUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS"),
 )
+_LOOKS_OF_RICH = (
+    *("COLUMNS", "LINES", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR"),
+    *("TTY_COMPATIBLE", "TTY_INTERACTIVE"),
+)
 _QUIETLY = "ignore:resource_tracker:UserWarning"
 _EXIT_CODES = re.compile(r"exit codes of the workers are \{(.*)\}")
 
@@ -63,18 +67,20 @@ class Setting:
         Whether there is ``--debug``.
     screens
         What the results are printed on.
-    is_strict
-        Whether an error of a pass ends the work on a file.
+    environment
+        The variables that say how results look, and whether an error of a pass ends the work on a
+        file: their values, ``None`` of one that is not set.
     """
 
     is_debugging: bool
     screens: Mapping[str, Screen]
-    is_strict: bool
+    environment: Mapping[str, str | None]
 
     @classmethod
     def here(cls) -> Setting:
         """Return that of this process."""
-        return cls(debugging.get(), screens(), bool(os.environ.get(STRICT)))
+        environment = {name: os.environ.get(name) for name in (*_LOOKS_OF_RICH, STRICT)}
+        return cls(debugging.get(), screens(), environment)
 
 
 class Pool:
@@ -187,10 +193,11 @@ def _set_up(parent: int, setting: Setting) -> None:
 
     _screens.update(setting.screens)
     debugging.set(setting.is_debugging)
-    if setting.is_strict:
-        os.environ[STRICT] = "1"
-    else:
-        os.environ.pop(STRICT, None)
+    for name, value in setting.environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
     if not setting.is_debugging:
         # What a library writes past Python, or a crash does, would stand in the midst of results.
         nowhere = os.open(os.devnull, os.O_WRONLY)
