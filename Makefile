@@ -47,7 +47,7 @@ test: .venv/installed-dev ## Run the tests, as before each commit
 	$(VENV)/python -m pytest $(PYTEST_ARGS)
 
 test-deep: .venv/installed-dev ## Run the tests that take long, or SHARE=1/4: the whole zoo, Numba, many examples
-	HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest $(PYTEST_ARGS) --share=$(SHARE) -m "(deep or hypothesis or tiered) and not (pymc or jax or samplers or browser or numba_zoo)"
+	HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest $(PYTEST_ARGS) --share=$(SHARE) -m "(deep or hypothesis or tiered) and not (pymc or jax or samplers or browser or cluster or numba_zoo)"
 
 mutants: .venv/installed-dev ## Break each pass in ten ways, or MUTANTS, and report which tests notice
 	$(VENV)/python tests/mutation --count $${MUTANTS:-10}

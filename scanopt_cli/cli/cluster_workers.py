@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 from uuid import uuid4
@@ -32,6 +32,8 @@ PATIENCE = 15.0
 """Seconds in which a worker has to come if there is none; one that died may be started anew."""
 _GATHERING = 30.0
 """Seconds in which a worker has to hand over a result that it has."""
+_FETCHING = 32
+"""How many results are fetched at a time; those of a worker that died keep others from nothing."""
 _ENDING = 5.0
 """Seconds in which the workers have to hear that a command is over."""
 
@@ -50,6 +52,31 @@ _FACTS = """{
     })),
 }"""
 _WORK = "__import__('scanopt_cli.cli.cluster_work', fromlist=['work']).work(order)"
+
+
+class _Work:
+    """A file that a worker has, and what came of it: it is fetched by a thread of its own."""
+
+    def __init__(self, future: Any) -> None:
+        self.future = future
+        self.outcome: bytes | Exception | None = None
+
+    def done(self) -> bool:
+        """Whether there is a result, or an error."""
+        return self.outcome is not None
+
+    def fetch(self) -> None:
+        """Get the result from the worker, which may have died meanwhile."""
+        from distributed import KilledWorker, TimeoutError
+
+        try:
+            self.outcome = self.future.result(timeout=_GATHERING)
+        except (KilledWorker, TimeoutError, CancelledError) as error:
+            self.outcome = LostError()
+            self.outcome.__cause__ = error
+        except Exception as error:
+            self.outcome = error
+        self.future.release()
 
 
 class DaskWorkers:
@@ -77,6 +104,7 @@ class DaskWorkers:
         self._was_used = False
         self._looked = -_LOOKS
         self._since = time.monotonic()
+        self._threads = ThreadPoolExecutor(_FETCHING)
         self._client = _connected(cluster)
 
     def look(self) -> None:
@@ -105,7 +133,7 @@ class DaskWorkers:
         self.usable = {
             address: threads
             for address, worker in found.items()
-            if address in self._good and (threads := self._threads(address, worker)) is not None
+            if address in self._good and (threads := self._threads_of(address, worker)) is not None
         }
         if self.usable:
             self._since = self._looked
@@ -120,11 +148,20 @@ class DaskWorkers:
         ClusterError
             If the connection to the scheduler is lost.
         """
-        work = self._submitted(worker, _WORK, {"order": order})
-        work.add_done_callback(call)
+        work = _Work(self._submitted(worker, _WORK, {"order": order}))
+
+        def fetch() -> None:
+            work.fetch()
+            call(work)
+
+        def fetch_later(_future: Any) -> None:
+            with suppress(RuntimeError):  # it is over
+                self._threads.submit(fetch)
+
+        work.future.add_done_callback(fetch_later)
         return work
 
-    def result(self, work: Any) -> bytes:
+    def result(self, work: _Work) -> bytes:
         """Return the result of what was started and is done.
 
         Raises
@@ -134,21 +171,14 @@ class DaskWorkers:
         Exception
             That of the worker, if its thread could not do the work.
         """
-        from distributed import KilledWorker, TimeoutError
-        from distributed.client import FutureCancelledError
+        if isinstance(work.outcome, bytes):
+            return work.outcome
+        raise work.outcome or LostError()
 
-        lost = (KilledWorker, TimeoutError, CancelledError, FutureCancelledError)
-        try:
-            found: bytes = work.result(timeout=_GATHERING)
-        except lost as error:
-            raise LostError from error
-        work.release()
-        return found
-
-    def cancel(self, work: Any) -> None:
+    def cancel(self, work: _Work) -> None:
         """Forget what was started."""
         with suppress(Exception):
-            self._client.cancel([work], force=True)
+            self._client.cancel([work.future], force=True)
 
     def end(self, run: str) -> None:
         """Let the workers end the processes of a command, and leave the cluster."""
@@ -160,6 +190,7 @@ class DaskWorkers:
             with suppress(Exception):
                 self._client.close(timeout=_ENDING)
 
+        self._threads.shutdown(wait=False, cancel_futures=True)
         # A worker may be stuck.
         leaving = threading.Thread(target=leave, daemon=True)
         leaving.start()
@@ -174,7 +205,7 @@ class DaskWorkers:
             pass
         raise self._is_lost()
 
-    def _threads(self, address: str, worker: Mapping[str, Any]) -> int | None:
+    def _threads_of(self, address: str, worker: Mapping[str, Any]) -> int | None:
         """Return how many threads a worker has; 0 if it pauses, ``None`` if it does so for long."""
         if worker["status"] == "running":
             self._paused.pop(address, None)

@@ -90,6 +90,7 @@ class DaskCluster:
             ],
             env={**os.environ, "PYTHONPATH": path, **(environment or {})},
             preexec_fn=limits,
+            cwd=self.folder,  # where nothing is imported from
             stdout=log,
             stderr=log,
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.file_work import Done, Task
 from scanopt_cli.cli.session import Session
-from scanopt_cli.serialization.files import Blob
+from scanopt_cli.serialization.files import DATA_MAGIC, Blob, read_blob
 
 
 @dataclass(frozen=True)
@@ -32,3 +32,16 @@ class Running(Task[tuple[object, int]]):
 
     def patience(self, path: Path) -> float | None:
         return self.seconds if "sleep(60)" in path.read_text() else None
+
+
+class RunningAnywhere(Running):
+    """Does so wherever it is sent: what is read looks like data."""
+
+    def read(self, path: Path) -> Sequence[Blob]:
+        file = read_blob(path)
+        return (Blob(file.name, DATA_MAGIC + file.data),)
+
+    def work(self, path: Path, files: Sequence[Blob], title: str, /) -> Done[tuple[object, int]]:
+        (file,) = files
+        script = Blob(file.name, file.data.removeprefix(DATA_MAGIC))
+        return super().work(path, (script,), title)

@@ -1,0 +1,415 @@
+"""Graphs that the workers of a real Dask cluster work on: what is printed and written is the same.
+
+The scheduler and the workers are processes of their own, or those of a `LocalCluster`.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+from scanopt_cli.cli.batch import Batch
+from scanopt_cli.cli.where import Cluster
+from scanopt_cli.errors import ScanoptError
+from scanopt_cli.serialization.loading import load
+from scanopt_cli.serialization.saving import save
+from support.command_line import Outcome, process, scanopt
+from support.dask_clusters import ROOT, DaskCluster, dask_cluster, wait_for
+from support.file_tasks import RunningAnywhere
+from support.git import commit, repository
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
+    """A scheduler with two workers, of which one has a nanny."""
+    with dask_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.start_worker()
+        cluster.start_worker("--no-nanny")
+        yield cluster
+
+
+@pytest.fixture
+def own_cluster(tmp_path: Path) -> Iterator[DaskCluster]:
+    """A scheduler without workers, for one test."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    with dask_cluster(folder) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def folder(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with graphs as data and as pickles, some of which are broken."""
+    folder = repository(tmp_path_factory.mktemp("repository"))
+    graphs = folder / "graphs"
+    graphs.mkdir()
+    for name in ("clean", "wasteful", "hessian"):
+        shutil.copy(files / f"{name}.pkl", graphs)
+    for name in ("power", "grad", "off"):
+        save(load(files / f"{name}.pkl"), graphs / f"{name}.scanopt")
+    save(load(files / "grad.pkl"), graphs / "packed.scanopt.gz")
+    (graphs / "broken.pkl").write_bytes(b"junk")
+    (graphs / "cut.scanopt").write_bytes((graphs / "power.scanopt").read_bytes()[:300])
+    weight = pytensor.shared(3.0, "weight")
+    weight.default_update = weight * 2  # type: ignore[assignment]
+    x = pt.dvector("x")
+    (graphs / "updated.pkl").write_bytes(pickle.dumps(([x], [(x * weight).sum()])))
+    (graphs / "runs.pkl").write_bytes(pickle.dumps(_Calling(f"touch {folder / 'has_run'}")))
+    commit(folder)
+    shutil.copy(files / "power.pkl", graphs / "wasteful.pkl")
+    save(load(files / "hessian.pkl"), graphs / "grad.scanopt")
+    return folder
+
+
+class _Calling:
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self) -> Any:
+        return os.system, (self.command,)
+
+
+def _both(folder: Path, cluster: DaskCluster, *arguments: str) -> tuple[Outcome, Outcome]:
+    here = scanopt(*arguments, "--jobs", "0", cwd=folder)
+    there = scanopt(*arguments, "--scheduler-file", cluster.scheduler_file, cwd=folder)
+    assert not (folder / "has_run").exists()
+    return here, there
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "hash graphs graphs/missing.pkl --inner",
+        "hash graphs --format json",
+        "check graphs",
+        "check graphs --format jsonl",
+        "check graphs/power.scanopt",
+        "check graphs/broken.pkl",
+        "optimize graphs/power.scanopt graphs/clean.pkl --verify -v",
+        "diff --against main graphs",
+        "diff --against main graphs --budget scans=1 --format json",
+    ],
+)
+def test_all_is_as_it_is_here(command: str, folder: Path, cluster: DaskCluster) -> None:
+    here, there = _both(folder, cluster, *command.split())
+    assert _without_times(there) == _without_times(here)
+    assert here.out + here.err
+
+
+def _without_times(done: Outcome) -> Outcome:
+    return Outcome(
+        *(done.code, *(re.sub(r"\d[\d.]* m?s\b", "SECONDS", text) for text in (done.out, done.err)))
+    )
+
+
+@pytest.mark.parametrize("command", ["optimize graphs -o OUT", "check graphs --fix -o OUT"])
+def test_what_is_written_is_the_same(
+    command: str, folder: Path, cluster: DaskCluster, tmp_path: Path
+) -> None:
+    written = {}
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    # PyTensor shares parts of the graphs that a process had before.
+    process(*command.replace("OUT", str(tmp_path / "here")).split(), "-j", "0", cwd=folder)
+    where = ("--cluster", cluster.address)
+    scanopt(*command.replace("OUT", str(tmp_path / "there")).split(), *where, cwd=folder)
+    for name in ("here", "there"):
+        hashed = scanopt("hash", ".", "--names", "--inner", "-j", "0", cwd=tmp_path / name)
+        assert hashed.code == 0
+        data = {path.name: path.read_bytes() for path in (tmp_path / name).glob("*.scanopt")}
+        written[name] = hashed, data
+    assert len(written["here"][1]) >= 3
+    assert written["there"] == written["here"]
+
+
+def test_locks_are_the_same(folder: Path, cluster: DaskCluster) -> None:
+    good = ("graphs/clean.pkl", "graphs/power.scanopt", "graphs/packed.scanopt.gz")
+    locks = [folder / name for name in ("here.lock", "there.lock")]
+    for lock, where in zip(locks, (("-j", "0"), ("--cluster", cluster.address)), strict=True):
+        done = scanopt("lock", *good, "-o", lock, *where, cwd=folder)
+        assert done.code == 0, done.err
+    assert locks[1].read_text() == locks[0].read_text()
+    text = locks[0].read_text()
+    assert '"sha256"' in text
+    # Of another scanopt, so that the bytes do not say that all is as it was.
+    locks[0].write_text(re.sub(r'("sha256": ")[0-9a-f]{8}', r"\g<1>00000000", text))
+    here, there = _both(folder, cluster, "status", "graphs", "--lock", str(locks[0]))
+    assert (there, here.code) == (here, 2)
+
+
+def test_a_trusted_pickle_runs_here_alone(folder: Path, cluster: DaskCluster) -> None:
+    command = ("hash", "graphs/hessian.pkl", "--trust")
+    here = scanopt(*command, "-j", "0", cwd=folder)
+    there = scanopt(*command, "--cluster", cluster.address, cwd=folder)
+    assert there == here
+
+
+def test_a_local_cluster_does_it_too(folder: Path) -> None:
+    from distributed import LocalCluster
+
+    path = os.pathsep.join(map(str, (ROOT, ROOT / "tests")))
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = path
+    try:
+        with LocalCluster(
+            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=None
+        ) as local:
+            there = scanopt("check", "graphs", "--cluster", local.scheduler_address, cwd=folder)
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+    assert there == scanopt("check", "graphs", "-j", "0", cwd=folder)
+
+
+def _ran(cluster: DaskCluster, folder: Path, scripts: Sequence[str]) -> tuple[Batch, list[str]]:
+    """Let a cluster run scripts; return what was found in their order."""
+    folder.mkdir()
+    files = {folder / f"{number:02}.py": None for number in range(len(scripts))}
+    for file, script in zip(files, scripts, strict=True):
+        file.write_text(script)
+    batch, found = Batch(dict(files), Cluster(cluster.address, "--cluster")), []
+    batch.run(lambda _path: RunningAnywhere(), lambda _path, made: found.append(str(made[0])))
+    return batch, found
+
+
+def _names(count: int) -> list[str]:
+    return [f"{number:02}.py" for number in range(count)]
+
+
+@pytest.mark.parametrize("options", [[], ["--no-nanny"]])
+def test_a_worker_is_killed_in_the_middle(
+    options: list[str], own_cluster: DaskCluster, tmp_path: Path
+) -> None:
+    first = own_cluster.start_worker("--no-nanny")
+    own_cluster.start_worker(*options)
+    noted = tmp_path / "begun"
+    noted.mkdir()
+    # In work at the first worker: the child of it notes that, and waits.
+    script = (
+        "import os, time\nfrom pathlib import Path\n"
+        f"Path({str(noted)!r}, str(os.getppid()), title[-5:]).mkdir(parents=True, exist_ok=True)\n"
+        "time.sleep(0.3)"
+    )
+
+    def kill() -> None:
+        wait_for(lambda: len(list(noted.glob(f"{first.pid}/*"))) >= 3)
+        first.kill()
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    batch, found = _ran(own_cluster, tmp_path / "scripts", [script] * 20)
+    killing.join()
+    assert (batch.finish(), found) == (0, _names(20))
+    assert first.wait(10) == -signal.SIGKILL
+
+
+def test_a_process_that_runs_out_of_memory_is_one_of_its_own(
+    own_cluster: DaskCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    poor = own_cluster.start_worker("--no-nanny")
+    own_cluster.start_worker("--no-nanny")
+    # What the system does to the process of the one worker, which has no memory for any file.
+    script = (
+        "import os, signal\n"
+        f"if os.getppid() == {poor.pid}:\n    os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    always = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
+    batch, found = _ran(own_cluster, tmp_path / "scripts", [script, script, always, script])
+    assert found == ["00.py", "01.py", "03.py"]
+    assert [path.name for path in batch.failures] == ["02.py"]
+    assert "the process that worked on it died" in capsys.readouterr().err
+    assert poor.poll() is None
+
+
+def test_a_worker_without_memory_fails_no_file(own_cluster: DaskCluster, folder: Path) -> None:
+    """A limit that leaves room for Dask, and none for PyTensor in a process of the worker."""
+    import resource
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (900 << 20, 900 << 20))
+
+    own_cluster.start_worker("--no-nanny", limits=limit, environment={"OPENBLAS_NUM_THREADS": "1"})
+    own_cluster.start_worker("--no-nanny")
+    names = ("clean.pkl", "power.scanopt", "off.scanopt", "hessian.pkl")
+    here, there = _both(folder, own_cluster, "hash", *(f"graphs/{name}" for name in names))
+    assert there.code == here.code == 0
+    assert there.out == here.out
+
+
+def test_another_version_is_refused_by_name(
+    own_cluster: DaskCluster, folder: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(ROOT / "scanopt_cli", other / "scanopt_cli")
+    version = other / "scanopt_cli" / "version.py"
+    version.write_text(re.sub(r'"[\d.]+"', '"0.0.9"', version.read_text()))
+    own_cluster.start_worker("--no-nanny", environment={"PYTHONPATH": str(other)})
+    (address,) = own_cluster.workers()
+    from scanopt_cli import __version__
+
+    warning = (
+        f"scanopt: warning: the worker {address} is not used: "
+        f"it has scanopt 0.0.9, here {__version__}\n"
+    )
+    where = ("--cluster", own_cluster.address)
+    alone = scanopt("hash", "graphs/power.scanopt", "graphs/off.scanopt", *where, cwd=folder)
+    assert (alone.code, alone.out) == (2, "")
+    assert alone.err == (
+        f"{warning}scanopt: stopped: 0 of 2 graphs are done\n"
+        f"scanopt: error: --cluster {own_cluster.address}: no worker can be used; "
+        "install the same versions there as here\n"
+    )
+    own_cluster.start_worker("--no-nanny")
+    there = scanopt("hash", "graphs/power.scanopt", "graphs/off.scanopt", *where, cwd=folder)
+    here = scanopt("hash", "graphs/power.scanopt", "graphs/off.scanopt", "-j0", cwd=folder)
+    assert (there.code, there.out, there.err) == (0, here.out, warning)
+
+
+def test_a_worker_without_scanopt_is_refused_by_name(
+    own_cluster: DaskCluster, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "scanopt_cli.py").write_text("raise ImportError('there is no scanopt')")
+    own_cluster.start_worker("--no-nanny", environment={"PYTHONPATH": str(tmp_path)})
+    done = scanopt("hash", "graphs/power.scanopt", "--cluster", own_cluster.address, cwd=folder)
+    assert done.code == 2
+    assert "is not used: scanopt cannot be run there: ImportError: there is no scanopt" in done.err
+
+
+def test_if_no_worker_is_left_it_ends(
+    own_cluster: DaskCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("scanopt_cli.cli.cluster_workers.PATIENCE", 2.0)
+    only = own_cluster.start_worker("--no-nanny")
+    kills = f"import os, signal\nos.kill({only.pid}, signal.SIGKILL)"
+    with pytest.raises(ScanoptError, match="no worker is left"):
+        _ran(own_cluster, tmp_path / "scripts", ["", "", kills, "", ""])
+    assert re.search(r"stopped: [0-3] of 5 graphs are done", capsys.readouterr().err)
+
+
+def test_a_scheduler_that_dies_is_told(
+    own_cluster: DaskCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own_cluster.start_worker("--no-nanny")
+    (scheduler, _) = own_cluster.processes
+    kills = f"import os, signal\nos.kill({scheduler.pid}, signal.SIGKILL)"
+    with pytest.raises(ScanoptError, match=r"the scheduler is gone|no worker is left"):
+        _ran(own_cluster, tmp_path / "scripts", ["", "", kills, "import time; time.sleep(2)", ""])
+    assert "graphs are done" in capsys.readouterr().err
+
+
+_STOPPED = """
+import sys
+from pathlib import Path
+from scanopt_cli.cli.batch import Batch
+from scanopt_cli.cli.where import Cluster
+from support.file_tasks import RunningAnywhere
+files = {path: None for path in sorted(Path(sys.argv[1]).iterdir())}
+try:
+    Batch(files, Cluster(sys.argv[2], "--cluster")).run(lambda path: RunningAnywhere())
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_an_interrupt_ends_what_runs_there(cluster: DaskCluster, tmp_path: Path) -> None:
+    scripts, noted = tmp_path / "scripts", tmp_path / "noted"
+    scripts.mkdir()
+    noted.mkdir()
+    waits = (
+        "import os, time\nfrom pathlib import Path\n"
+        f"Path({str(noted)!r}, str(os.getpid())).mkdir()\ntime.sleep(500)"
+    )
+    for number in range(6):
+        (scripts / f"{number}.py").write_text("" if number == 0 else waits)
+    path = os.pathsep.join(map(str, (ROOT, ROOT / "tests")))
+    started = subprocess.Popen(
+        [sys.executable, "-c", _STOPPED, scripts, cluster.address],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for(lambda: len(list(noted.iterdir())) == 2)
+    os.killpg(started.pid, signal.SIGINT)
+    out, err = started.communicate(timeout=60)
+    assert (started.returncode, out, err) == (130, "", "scanopt: stopped: 1 of 6 graphs are done\n")
+    pids = [int(each.name) for each in noted.iterdir()]
+    wait_for(lambda: not any(map(_runs, pids)))
+    assert len(pids) == 2
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def test_nothing_is_left_when_it_is_over(cluster: DaskCluster, tmp_path: Path) -> None:
+    noted = tmp_path / "noted"
+    noted.mkdir()
+    script = f"import os\nfrom pathlib import Path\nPath({str(noted)!r}, str(os.getpid())).mkdir()"
+    _ran(cluster, tmp_path / "scripts", [script] * 2)
+    pids = [int(each.name) for each in noted.iterdir()]
+    assert pids
+    wait_for(lambda: not any(map(_runs, pids)), 20)
+
+
+def test_where_nobody_listens(folder: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        _assert_unreachable(folder, address)
+
+
+def test_where_another_protocol_is_spoken(folder: Path) -> None:
+    class Quiet(BaseHTTPRequestHandler):
+        def log_message(self, *_arguments: Any) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Quiet)
+    serving = threading.Thread(target=server.serve_forever, daemon=True)
+    serving.start()
+    try:
+        _assert_unreachable(folder, f"tcp://127.0.0.1:{server.server_port}")
+    finally:
+        with suppress(Exception):
+            server.shutdown()
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "nonsense", "tcp://", "a b"])
+def test_an_address_that_is_none(address: str, folder: Path) -> None:
+    _assert_unreachable(folder, address)
+
+
+def _assert_unreachable(folder: Path, address: str) -> None:
+    graphs = ("graphs/power.scanopt", "graphs/off.scanopt")
+    done = scanopt("hash", *graphs, "--cluster", address, cwd=folder)
+    assert (done.code, done.out) == (2, "")
+    line = done.err.splitlines()[-1]
+    assert line.startswith(f"scanopt: error: --cluster {address}: no scheduler can be reached: ")
+    assert line.endswith("such as tcp://127.0.0.1:8786")
+    assert "Traceback" not in done.err
