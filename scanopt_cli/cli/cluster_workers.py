@@ -7,6 +7,7 @@ it again elsewhere. See docs/explain/decisions/a_worker_for_each_file.md.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -272,13 +273,29 @@ def _connected(cluster: Cluster) -> Any:
 
     if not debugging.get():  # what is of interest is told by us
         logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
+    hint = "give the address of a Dask scheduler, such as tcp://127.0.0.1:8786"
     try:
-        with warnings.catch_warnings(action="ignore"):  # of versions of packages of no interest
-            return Client(
-                cluster.address, timeout=_CONNECTING, name="scanopt", set_as_default=False
-            )
-    except (OSError, ValueError, RuntimeError) as error:
-        hint = "give the address of a Dask scheduler, such as tcp://127.0.0.1:8786"
-        raise ClusterError(
-            f"no scheduler can be reached: {brief(error)}", where=cluster.option, hint=hint
-        ) from error
+        # A Client would wait without end for what speaks otherwise.
+        kind = asyncio.run(asyncio.wait_for(_kind_of(cluster.address), _CONNECTING + 2))
+        if kind == "Scheduler":
+            with warnings.catch_warnings(action="ignore"):  # of versions of no interest
+                return Client(
+                    cluster.address, timeout=_CONNECTING, name="scanopt", set_as_default=False
+                )
+    except TimeoutError as error:
+        what = f"no scheduler answers there in {_CONNECTING:g} seconds"
+        raise ClusterError(what, where=cluster.option, hint=hint) from error
+    except Exception as error:
+        what = f"no scheduler can be reached: {str(error)[:200] or type(error).__name__}"
+        raise ClusterError(what, where=cluster.option, hint=hint) from error
+    raise ClusterError(f"is a {kind.lower()}, and no scheduler", where=cluster.option, hint=hint)
+
+
+async def _kind_of(address: str) -> str:
+    """Return what has an address, as it says itself."""
+    from distributed import Security
+    from distributed.core import rpc
+
+    how = Security().get_connection_args("client")
+    async with rpc(address, timeout=_CONNECTING, connection_args=how) as there:
+        return str((await there.identity())["type"])

@@ -328,7 +328,8 @@ from scanopt_cli.cli.where import Cluster
 from support.file_tasks import RunningAnywhere
 files = {path: None for path in sorted(Path(sys.argv[1]).iterdir())}
 try:
-    Batch(files, Cluster(sys.argv[2], "--cluster")).run(lambda path: RunningAnywhere())
+    batch = Batch(files, Cluster(sys.argv[2], "--cluster"))
+    batch.run(lambda _: RunningAnywhere(), lambda path, _: print(path.name, flush=True))
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -353,6 +354,8 @@ def test_an_interrupt_ends_what_runs_there(cluster: DaskCluster, tmp_path: Path)
         text=True,
         start_new_session=True,
     )
+    assert started.stdout is not None
+    assert started.stdout.readline() == "0.py\n"
     wait_for(lambda: len(list(noted.iterdir())) == 2)
     os.killpg(started.pid, signal.SIGINT)
     out, err = started.communicate(timeout=60)
@@ -394,22 +397,31 @@ def test_where_another_protocol_is_spoken(folder: Path) -> None:
     serving = threading.Thread(target=server.serve_forever, daemon=True)
     serving.start()
     try:
-        _assert_unreachable(folder, f"tcp://127.0.0.1:{server.server_port}")
+        address = f"tcp://127.0.0.1:{server.server_port}"
+        _assert_unreachable(folder, address, "no scheduler answers there in 10 seconds")
     finally:
         with suppress(Exception):
             server.shutdown()
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "nonsense", "tcp://", "a b"])
+@pytest.mark.parametrize(
+    "address", ["http://127.0.0.1:1", "nonsense", "tcp://", "a b", "tls://127.0.0.1:1"]
+)
 def test_an_address_that_is_none(address: str, folder: Path) -> None:
     _assert_unreachable(folder, address)
 
 
-def _assert_unreachable(folder: Path, address: str) -> None:
+def test_the_address_of_a_worker(cluster: DaskCluster, folder: Path) -> None:
+    _assert_unreachable(folder, next(iter(cluster.workers())), "is a worker, and no scheduler")
+
+
+def _assert_unreachable(
+    folder: Path, address: str, problem: str = "no scheduler can be reached: "
+) -> None:
     graphs = ("graphs/power.scanopt", "graphs/off.scanopt")
     done = scanopt("hash", *graphs, "--cluster", address, cwd=folder)
     assert (done.code, done.out) == (2, "")
-    line = done.err.splitlines()[-1]
-    assert line.startswith(f"scanopt: error: --cluster {address}: no scheduler can be reached: ")
-    assert line.endswith("such as tcp://127.0.0.1:8786")
-    assert "Traceback" not in done.err
+    stopped, line = done.err.splitlines()
+    assert stopped == "scanopt: stopped: 0 of 2 graphs are done"
+    assert line.startswith(f"scanopt: error: --cluster {address}: {problem}")
+    assert line.endswith("; give the address of a Dask scheduler, such as tcp://127.0.0.1:8786")
