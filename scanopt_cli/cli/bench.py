@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +11,11 @@ import typer
 from scanopt_cli.cli.completion import complete_compiling_mode
 from scanopt_cli.cli.console import status
 from scanopt_cli.cli.exits import ExitCode, finding
+from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.cli.options import (
     AllowPackages,
     ArgumentsFile,
+    FilesFrom,
     Format,
     OutputFormat,
     Seed,
@@ -28,13 +31,16 @@ if TYPE_CHECKING:
 
 def bench(
     graphs: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
-            metavar="GRAPH...",
-            help="Graph files over the same inputs; the others are compared with the first.",
+            metavar="GRAPH|DIR...",
+            help="Graph files over the same inputs, directories of them, or patterns; the others "
+            "are compared with the first.",
+            show_default=False,
             readable=False,
         ),
-    ],
+    ] = None,
+    files_from: FilesFrom = None,
     mode: Annotated[
         list[str] | None,
         typer.Option(
@@ -108,17 +114,19 @@ def bench(
 ) -> ExitCode:
     """Measure time and memory of calls and of compilation, and say which graph is faster.
 
-    Each graph and mode has processes of its own, which take turns, so that what else the machine
-    does slows all of them. Medians are given with intervals of 95% confidence.
+    Each graph and mode has processes of its own. They take turns, one at a time on purpose: side by
+    side they would slow each other, and what else the machine does slows all of them. Medians are
+    given with intervals of 95% confidence.
     """
     from scanopt_cli.benchmarking.benching import bench as bench_graphs
     from scanopt_cli.reports.bench_report import bench_report
     from scanopt_cli.verification.modes import DEFAULT
 
     compared = _clock(clock)
-    with session(*graphs, trust=trust, allow_packages=allow_package) as work:
-        loaded = [work.load(path, recorded=arguments is None) for path in graphs]
-        with status(str(graphs[0]), "measuring") as show_progress:
+    files = _files(graphs, files_from)
+    with session(*files, trust=trust, allow_packages=allow_package) as work:
+        loaded = [work.load(path, recorded=arguments is None) for path in files]
+        with status(str(files[0]), "measuring") as show_progress:
             found = bench_graphs(
                 *loaded,
                 modes=mode or DEFAULT,
@@ -136,6 +144,24 @@ def bench(
             )
     print_result(output_format, "bench", found, bench_report(found))
     return finding(bool(found.slower))
+
+
+def _files(paths: Sequence[Path] | None, listed_in: Path | None) -> list[Path]:
+    """Return the graphs, of which one may be named twice, to be compared with itself.
+
+    Raises
+    ------
+    ScanoptError
+        If something that is named is no graph.
+    """
+    names = [graph_files([path]) for path in paths or ()]
+    if listed_in is not None or not names:
+        names.append(graph_files(None, listed_in))
+    files = [each for found in names for each in found.items()]
+    for _, error in files:
+        if error is not None:
+            raise error
+    return [path for path, _ in files]
 
 
 def _clock(name: str) -> Clock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from glob import glob, has_magic
 from pathlib import Path
 
@@ -18,7 +18,9 @@ type Found = dict[Path, ScanoptError | None]
 """Files, each once; of what cannot be read, or holds no graph, the error."""
 
 
-def graph_files(paths: Sequence[Path] | None, listed_in: Path | None = None) -> Found:
+def graph_files(
+    paths: Sequence[Path] | None, listed_in: Path | None = None, *, more: Sequence[Path] = ()
+) -> Found:
     """Return the files that the user means, once each, in the order in which they are named.
 
     Parameters
@@ -29,13 +31,15 @@ def graph_files(paths: Sequence[Path] | None, listed_in: Path | None = None) -> 
     listed_in
         A file that lists files and directories, ``-`` for stdin: one on each line or, if there is
         any NUL, between these, as ``find -print0`` and ``git diff -z`` write them.
+    more
+        Files and directories that `listed` returned.
 
     Raises
     ------
     ScanoptError
         If nothing is named, or the list cannot be read.
     """
-    if not paths and listed_in is None:
+    if not paths and listed_in is None and not more:
         raise ScanoptError("GRAPH... is missing", hint="name graphs, or list them in --files-from")
     found: Found = {}
     for path in paths or ():
@@ -47,7 +51,7 @@ def graph_files(paths: Sequence[Path] | None, listed_in: Path | None = None) -> 
             _add(each, found)
         if not fitting:
             found[path] = ScanoptError("no file fits", where=str(path), hint="check the pattern")
-    for path in () if listed_in is None else _listed(listed_in):
+    for path in (*more, *listed(listed_in)):
         _add(path, found)
     return found
 
@@ -78,7 +82,16 @@ def _add(path: Path, found: Found) -> None:
         found[path] = ScanoptError("holds no graph", where=str(path), hint=_NAMES)
 
 
-def _listed(file: Path) -> Iterator[Path]:
+def listed(file: Path | None) -> list[Path]:
+    """Return the files and directories that a file lists, as `graph_files` reads it; of none, none.
+
+    Raises
+    ------
+    ScanoptError
+        If the list cannot be read, or is empty.
+    """
+    if file is None:
+        return []
     where = f"--files-from {file}"
     try:
         data = sys.stdin.buffer.read() if file == _STDIN else file.read_bytes()
@@ -89,4 +102,4 @@ def _listed(file: Path) -> Iterator[Path]:
     paths = [Path(os.fsdecode(name)) for name in names if name]
     if not paths:
         raise ScanoptError("lists no file", where=where)
-    yield from paths
+    return paths

@@ -14,11 +14,12 @@ from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.console import tell
 from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.file_work import Done, Task
-from scanopt_cli.cli.graph_files import graph_files
+from scanopt_cli.cli.graph_files import graph_files, listed
 from scanopt_cli.cli.locked_graphs import Looking, limits_of_all
 from scanopt_cli.cli.options import (
     AllowPackages,
     ClusterAddress,
+    FilesFrom,
     Jobs,
     LockedGraphs,
     SchedulerFile,
@@ -41,6 +42,7 @@ _NONE = "none"
 
 def lock(
     graphs: LockedGraphs = None,
+    files_from: FilesFrom = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -78,20 +80,23 @@ def lock(
     path = output or find_lock() or Path(NAME)
     require_target(path, path, force=True)
     old = read_lock(path) if os.path.lexists(path) else Lock(path)
+    more = listed(files_from)
+    named = [*(graphs or ()), *more]
     if remove:
-        if not graphs or budget is not None:
+        if not named or budget is not None:
             hint = "name the graphs that leave the lock file, and give no --budget"
             raise ScanoptError("is for graphs that are named", where="--remove", hint=hint)
-        return _write(old, _without(old, graphs))
-    if not graphs and not (old.graphs or old.directories):
+        return _write(old, _without(old, named))
+    if not named and not (old.graphs or old.directories):
         hint = "name graphs, or directories of them"
         raise ScanoptError("holds no graphs to lock again", where=str(path), hint=hint)
     own = None if budget is None else _budget(budget)
-    wanted = graphs or _all_of(old)
+    wanted = named or _all_of(old)
     folders = tuple(old.name_of(each) for each in wanted if os.path.isdir(each))
+    files = graph_files(graphs, more=more) if named else graph_files(wanted)
     found: dict[str, LockedGraph] = {}
     where = where_to_work(jobs, cluster, scheduler_file)
-    batch = Batch(graph_files(wanted), where)
+    batch = Batch(files, where)
     looking = Looking.here(trust=trust, allow_packages=allow_package)
 
     def locking(path: Path) -> _Locking:
@@ -108,7 +113,7 @@ def lock(
         tell(f"wrote nothing, since not every graph can be locked; {path} is as it was")
         return ExitCode.FAILED
     left = {
-        name: entry for name, entry in old.graphs.items() if graphs and not is_below(name, folders)
+        name: entry for name, entry in old.graphs.items() if named and not is_below(name, folders)
     }
     new = replace(
         old,

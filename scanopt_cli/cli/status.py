@@ -15,11 +15,12 @@ from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.file_work import Done, Task
-from scanopt_cli.cli.graph_files import graph_files
+from scanopt_cli.cli.graph_files import graph_files, listed
 from scanopt_cli.cli.locked_graphs import Looking, limits_of_all
 from scanopt_cli.cli.options import (
     AllowPackages,
     ClusterAddress,
+    FilesFrom,
     Format,
     GateFormat,
     Jobs,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 def status(
     graphs: LockedGraphs = None,
+    files_from: FilesFrom = None,
     lock: Annotated[
         Path | None,
         typer.Option(
@@ -71,7 +73,7 @@ def status(
         hint = "write one by scanopt lock GRAPH..., or name it by --lock"
         raise ScanoptError("there is no lock file here or above", where=NAME, hint=hint)
     locked = read_lock(path)
-    files = _files(locked, graphs)
+    files = _files(locked, graphs or (), listed(files_from))
     if not files:
         hint = "name graphs to lock: scanopt lock GRAPH..."
         raise ScanoptError("holds no graph to compare", where=str(path), hint=hint)
@@ -99,18 +101,21 @@ def status(
     return batch.finish(finding(any(each.is_worse for each in found.values())))
 
 
-def _files(lock: Lock, paths: Sequence[Path] | None) -> Mapping[Path, ScanoptError | None]:
+def _files(
+    lock: Lock, paths: Sequence[Path], more: Sequence[Path]
+) -> Mapping[Path, ScanoptError | None]:
     """Return the graphs that are asked for, and those that are locked and gone, once each."""
     from scanopt_cli.gates.lock_file import is_below
 
-    all_of_it = (*lock.directories, *lock.graphs)
     found: dict[str, tuple[Path, ScanoptError | None]] = {}
-    for path in paths or map(lock.path_of, all_of_it):
+    of_lock = map(lock.path_of, (*lock.directories, *lock.graphs))
+    for path in [*paths, *more] or of_lock:
         below: Mapping[str, Path] = {}
         if not os.path.isfile(path):
             folder = [lock.name_of(path)]
             below = {name: lock.path_of(name) for name in lock.graphs if is_below(name, folder)}
-        for file, problem in graph_files([path]).items():
+        here = graph_files([path]) if path in paths else graph_files(None, more=[path])
+        for file, problem in here.items():
             # A directory may have none of the graphs that are locked in it.
             if not (below and file == path):
                 found.setdefault(lock.name_of(file), (file, problem))

@@ -26,6 +26,7 @@ def costly(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ys = scan(lambda y: pt.tanh(y), outputs_info=[y], n_steps=n * factor, name="grow")
         save(graph_of(ys[-1]), folder / f"{name}.pkl")
     np.savez(folder / "one.npz", y=1.0, n=20)
+    (folder / "nothing").mkdir()
     return folder
 
 
@@ -74,6 +75,17 @@ def test_growth_in_markdown(costly: Path) -> None:
     assert "| 1000 | few.pkl |" in done.out
 
 
+def test_graphs_may_be_in_directories_and_lists(costly: Path, tmp_path: Path) -> None:
+    (tmp_path / "list").write_text("few.pkl\n")
+    names = []
+    for words in (["f*.pkl", "many.pkl", "few.pkl"], [".", "--files-from", tmp_path / "list"]):
+        options = ("--arguments", "one.npz", "--format", "json", *QUICK)
+        done = scanopt("bench", *words, *options, cwd=costly)
+        assert done.code == 0, done.err
+        names.append([graph["source"] for graph in json.loads(done.out)["measured"]])
+    assert names == [["few.pkl", "many.pkl", "few.pkl"]] * 2
+
+
 WRONG = {
     "none.pkl: no such file": ["none.pkl"],
     "there is no mode 'nope'": ["few.pkl", "--mode", "nope"],
@@ -86,6 +98,9 @@ WRONG = {
     "--rounds: it must be at least 1": ["few.pkl", "--rounds", "0"],
     "few.pkl: is no file of arrays": ["few.pkl", "--arguments", "few.pkl"],
     "GRAPH... is missing": [],
+    "holds no graph": ["few.pkl", "nothing"],
+    "no file fits": ["*.nothing"],
+    "--files-from none: cannot be read": ["--files-from", "none"],
 }
 
 

@@ -92,6 +92,26 @@ def test_only_what_is_asked_for(changed: Path) -> None:
         assert (gone.code, "4 graphs: 4 missing" in gone.out) == (1, True)
 
 
+def test_what_is_asked_for_can_be_listed(changed: Path) -> None:
+    (changed / "list").write_bytes(b"graphs/wasteful.pkl\0graphs/power.pkl")
+    for words in (["status"], ["status", "--format", "json"]):
+        listed = scanopt(*words, "--files-from", "list", cwd=changed)
+        named = scanopt(*words, "graphs/wasteful.pkl", "graphs/power.pkl", cwd=changed)
+        assert listed == named
+        assert listed.code == 1
+    (changed / "list").write_text("graphs/power.pkl\n")
+    done = scanopt("lock", "--files-from", "list", cwd=changed)
+    assert done.err == "scanopt: wrote scanopt.lock: 4 graphs, 1 changed\n"
+    removed = scanopt("lock", "--remove", "--files-from", "list", cwd=changed)
+    assert removed.err == "scanopt: wrote scanopt.lock: 3 graphs, 1 removed\n"
+    (changed / "list").write_text("graphs/*.pkl\n")  # no pattern
+    wrong = scanopt("status", "--files-from", "list", cwd=changed)
+    assert (wrong.code, wrong.err.splitlines()[0]) == (
+        2,
+        "scanopt: error: graphs/*.pkl: no such file; check the path",
+    )
+
+
 def test_locking_again_takes_what_is_there(changed: Path) -> None:
     done = scanopt("lock", "graphs/power.pkl", cwd=changed)
     assert done.err == "scanopt: wrote scanopt.lock: 4 graphs, 1 changed\n"
