@@ -83,7 +83,7 @@ def test_graphs_may_be_in_directories_and_lists(costly: Path, tmp_path: Path) ->
         done = scanopt("bench", *words, *options, cwd=costly)
         assert done.code == 0, done.err
         names.append([graph["source"] for graph in json.loads(done.out)["measured"]])
-    assert names == [["few.pkl", "many.pkl", "few.pkl"]] * 2
+    assert names == [["few.pkl", "many.pkl", "few.pkl (2)"]] * 2
 
 
 WRONG = {
