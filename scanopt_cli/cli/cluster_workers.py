@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from scanopt_cli.cli.cluster_contract import LostError
 from scanopt_cli.cli.cluster_work import end
-from scanopt_cli.cli.console import tell
+from scanopt_cli.cli.console import status, tell
 from scanopt_cli.cli.error_text import debugging
 from scanopt_cli.cli.where import Cluster, ClusterError
 from scanopt_cli.errors import brief
@@ -106,7 +106,8 @@ class DaskWorkers:
         self._looked = -_LOOKS
         self._since = time.monotonic()
         self._threads = ThreadPoolExecutor(_FETCHING)
-        self._client = _connected(cluster)
+        with status(cluster.address, "connecting"):
+            self._client = _connected(cluster)
 
     def look(self) -> None:
         """Find out which workers there are now, and whether they can be used; not all the time.
@@ -186,8 +187,9 @@ class DaskWorkers:
 
         def leave() -> None:
             with suppress(Exception):
-                if self._good:
-                    self._client.run(end, run, workers=sorted(self._good), on_error="ignore")
+                left = sorted(self._good & self._found().keys())
+                if left:
+                    self._client.run(end, run, workers=left, on_error="ignore")
             with suppress(Exception):
                 self._client.close(timeout=_ENDING)
 
@@ -200,7 +202,7 @@ class DaskWorkers:
     def _found(self) -> Mapping[str, Any]:
         try:
             if self._client.status == "running":
-                workers: Mapping[str, Any] = self._client.scheduler_info()["workers"]
+                workers: Mapping[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
                 return workers
         except (OSError, CancelledError):
             pass

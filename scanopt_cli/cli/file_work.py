@@ -76,7 +76,8 @@ class Task[T](ABC):
 class FileResult[T]:
     """What became of a file: what was ``done``, or an ``error``; and what was printed meanwhile.
 
-    It has ``died`` if the process that worked on it did.
+    It has ``died`` if the process that worked on it did, or had no memory left; on another machine
+    that may be otherwise.
     """
 
     path: Path
@@ -105,7 +106,8 @@ def work_on[T](
         read = task.read(path) if files is None else files
         return FileResult(path, done=task.work(path, read, title))
     except Exception as error:
-        return FileResult(path, error=failure_of(path, error))
+        is_out = isinstance(error, MemoryError)
+        return FileResult(path, error=failure_of(path, error), died=is_out)
 
 
 def failure_of(path: Path, error: BaseException) -> ScanoptError:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytensor
@@ -162,6 +163,41 @@ def test_a_trusted_pickle_runs_here_alone(folder: Path, cluster: DaskCluster) ->
     assert there == here
 
 
+@pytest.mark.skipif(which("openssl") is None, reason="makes a certificate by openssl")
+def test_tls_as_dask_is_configured_for_it(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dask
+
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", "/CN=127.0.0.1", "-keyout", key, "-out", certificate),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    settings = {"ca-file": str(certificate)}
+    for who in ("scheduler", "worker", "client"):
+        settings |= {f"{who}.cert": str(certificate), f"{who}.key": str(key)}
+    for name, value in settings.items():
+        variable = re.sub(r"\.", "__", name.replace("-", "_")).upper()
+        monkeypatch.setenv(f"DASK_DISTRIBUTED__COMM__TLS__{variable}", value)
+    own = DaskCluster(tmp_path)
+    with dask.config.set({f"distributed.comm.tls.{name}": v for name, v in settings.items()}):
+        try:
+            own.start_scheduler("--protocol", "tls")
+            own.start_worker()
+            address = own.address
+            assert address.startswith("tls://")
+            there = scanopt("hash", "graphs", "--cluster", address, cwd=folder)
+        finally:
+            own.stop()
+    assert there == scanopt("hash", "graphs", "-j", "0", cwd=folder)
+    _assert_unreachable(folder, address)
+
+
 def test_a_local_cluster_does_it_too(folder: Path) -> None:
     from distributed import LocalCluster
 
@@ -241,19 +277,28 @@ def test_a_process_that_runs_out_of_memory_is_one_of_its_own(
     assert poor.poll() is None
 
 
-def test_a_worker_without_memory_fails_no_file(own_cluster: DaskCluster, folder: Path) -> None:
-    """A limit that leaves room for Dask, and none for PyTensor in a process of the worker."""
+def test_a_worker_without_memory_fails_no_file(
+    own_cluster: DaskCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     import resource
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (900 << 20, 900 << 20))
 
-    own_cluster.start_worker("--no-nanny", limits=limit, environment={"OPENBLAS_NUM_THREADS": "1"})
+    poor = own_cluster.start_worker("--no-nanny", limits=limit)
     own_cluster.start_worker("--no-nanny")
-    names = ("clean.pkl", "power.scanopt", "off.scanopt", "hessian.pkl")
-    here, there = _both(folder, own_cluster, "hash", *(f"graphs/{name}" for name in names))
-    assert there.code == here.code == 0
-    assert there.out == here.out
+    noted = tmp_path / "noted"
+    script = (
+        "import os\nfrom pathlib import Path\n"
+        f"Path({str(noted)!r}, str(os.getppid()), title[-5:]).mkdir(parents=True)\n"
+        "bytearray(800 << 20)"
+    )
+    scripts = [script, script, script.replace("800", "8000000"), script]
+    batch, found = _ran(own_cluster, tmp_path / "scripts", scripts)
+    assert found == ["00.py", "01.py", "03.py"]
+    (failed,) = batch.failures
+    assert capsys.readouterr().err == f"scanopt: error: {failed}: out of memory\n"
+    assert list(noted.glob(f"{poor.pid}/*"))
 
 
 def test_another_version_is_refused_by_name(

@@ -34,8 +34,12 @@ class DaskCluster:
     def address(self) -> str:
         return str(json.loads(self.scheduler_file.read_text())["address"])
 
-    def start_scheduler(self) -> None:
-        self._start("scheduler", "--host", "127.0.0.1", "--port", "0")
+    def start_scheduler(self, *options: str) -> None:
+        # It needs no scanopt: one that cannot be imported is found first.
+        (self.folder / "nothing" / "scanopt_cli").mkdir(parents=True)
+        (self.folder / "nothing" / "scanopt_cli" / "__init__.py").write_text("raise ImportError")
+        path = {"PYTHONPATH": str(self.folder / "nothing")}
+        self._start("scheduler", "--host", "127.0.0.1", "--port", "0", *options, environment=path)
         wait_for(self.scheduler_file.exists)
 
     def start_worker(
