@@ -107,7 +107,7 @@ class Batch:
             return keeper.read(kept[path]) or work_on(tasks[path], path, str(path))
 
         try:
-            if len(work) < 2 or self.jobs == 0:
+            if self.is_lone or self.jobs == 0:
                 self._run_here(work, known, take_one, records=keeper is not None)
             else:
                 self._run_side_by_side(work, known, take_one)
@@ -171,7 +171,7 @@ class Batch:
                 bar.hide()
             take(result)
 
-        jobs = min(cores() if self.jobs is None else self.jobs, len(tasks))
+        jobs = min(cores() if self.jobs is None else self.jobs, max(len(tasks), 1))
         side_by_side = SideBySide(tasks, jobs, show)
         results = side_by_side.results()
         # A worker that keeps much memory is replaced by loky, which is nothing to tell.
