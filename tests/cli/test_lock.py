@@ -96,7 +96,8 @@ def test_locking_again_takes_what_is_there(changed: Path) -> None:
     done = scanopt("lock", "graphs/power.pkl", cwd=changed)
     assert done.err == "scanopt: wrote scanopt.lock: 4 graphs, 1 changed; known findings: 7\n"
     whole = scanopt("lock", cwd=changed)
-    assert whole.err == "scanopt: wrote scanopt.lock: 4 graphs, 1 new, 1 changed, 1 removed; known findings: 2\n"
+    told = "4 graphs, 1 new, 1 changed, 1 removed; known findings: 2"
+    assert whole.err == f"scanopt: wrote scanopt.lock: {told}\n"
     assert scanopt("status", cwd=changed).code == 0
 
 
