@@ -157,6 +157,7 @@ def rows_of_growth(cells: Sequence[Cell]) -> Iterator[list[str]]:
             continue
         wanted: dict[str, Callable[[Watched], float]] = {
             "seconds": lambda run: run.seconds,
+            "processor time of all": lambda run: run.own_seconds + run.worker_seconds,
             "its own processor time": lambda run: run.own_seconds,
             "its own memory, MB": lambda run: run.own_megabytes,
             "the largest worker, MB": lambda run: run.worker_megabytes,

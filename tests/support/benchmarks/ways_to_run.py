@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -82,9 +84,8 @@ def has_kept(folder: Path) -> bool:
 
 @contextmanager
 def _cluster(folder: Path) -> Iterator[Setting]:
-    """Start Dask's scheduler and workers, as on machines of their own; end them."""
-    import json
-    import time
+    """Start Dask's scheduler and workers, as on machines of their own, and end them."""
+    from distributed import Client
 
     address = folder / "scheduler.json"
     dask = (sys.executable, "-m", "dask")
@@ -114,6 +115,8 @@ def _cluster(folder: Path) -> Iterator[Setting]:
                     raise RuntimeError("Dask's scheduler does not start")
                 time.sleep(0.1)
         found = json.loads(address.read_text(encoding="utf-8"))["address"]
+        with Client(found, timeout=_STARTING) as client:
+            client.wait_for_workers(_WORKERS, timeout=_STARTING)
         yield Setting(("--cluster", found), {}, tuple(each.pid for each in running[1:]))
     finally:
         for process in reversed(running):
