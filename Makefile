@@ -22,9 +22,11 @@ TABLES ?= docs/figures/tables
 # Of `make growth`.
 LIMIT ?= 120
 WAY ?=
+# Of `make throughput`.
+GRAPHS ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help screenshots demo samples test test-deep mutants fuzz lint docs man dist release bench bench-save bench-compare figures growth firing clean FORCE
+.PHONY: help screenshots demo samples test test-deep mutants fuzz lint docs man dist release bench bench-save bench-compare figures growth throughput firing clean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -98,6 +100,10 @@ figures: .venv/installed-dev ## Run the benchmarks, and write the tables of the 
 growth: .venv/installed-dev ## Measure how commands grow with a graph: hours; or LIMIT=30, seconds of each run, WAY=levels
 	PYTHONPATH=tests OPENBLAS_NUM_THREADS=1 $(VENV)/python tests/benchmarks/command_growth.py $(TABLES) \
 		--kept build/growth.jsonl --limit $(LIMIT) --way "$(WAY)"
+
+throughput: .venv/installed-dev ## Measure commands on many graphs: two hours; or GRAPHS=200, WAY="2 workers"
+	PYTHONPATH=tests:sample_graphs OPENBLAS_NUM_THREADS=1 $(VENV)/python tests/benchmarks/throughput.py \
+		$(TABLES) --kept build/throughput.jsonl --corpus build/corpus --graphs $(GRAPHS) --way "$(WAY)"
 
 firing: .venv/installed-dev ## Write docs/figures/what_passes_do.md: what each pass of a preset does to real graphs
 	PYTHONPATH=tests:sample_graphs $(VENV)/python tests/benchmarks/firing.py > docs/figures/what_passes_do.md

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
+from configparser import Error, RawConfigParser
 from pathlib import Path
+from shlex import shlex
+from typing import Any
 
 CAPTURE = "SCANOPT_CAPTURE"
 """Holds the directory for captured graphs. ``startup/sitecustomize.py`` repeats this name, because
@@ -33,7 +37,12 @@ CACHE_LIMIT = "SCANOPT_CACHE_LIMIT"
 JOBS = "SCANOPT_JOBS"
 """On how many graphs commands work at a time, where ``--jobs`` does not say so."""
 
+INSTALLED = ("site-packages", "dist-packages")
+"""The directories of installed packages."""
+
 _STARTUP = Path(__file__).parent / "startup"
+_FLAGS, _FILES = "PYTENSOR_FLAGS", "PYTENSORRC"
+_BASE = "base_compiledir"
 
 
 def of_program(**variables: str) -> dict[str, str]:
@@ -47,3 +56,60 @@ def of_program(**variables: str) -> dict[str, str]:
     """
     paths = (str(_STARTUP), os.environ.get("PYTHONPATH"))
     return {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def directory_of_pytensor() -> Path:
+    """Return where PyTensor keeps what it compiles, for all platforms: its ``base_compiledir``.
+
+    PyTensor tells it if it is imported; it is not imported for that, which takes a second.
+    """
+    loaded: Any = sys.modules.get("pytensor.configdefaults")
+    if loaded is not None:
+        return Path(loaded.config.base_compiledir)
+    given = _flag(_BASE)
+    if given is not None:
+        return Path(given).expanduser()
+    local = os.environ.get("LOCALAPPDATA")
+    if sys.platform == "win32" and local is not None:
+        return Path(local) / "PyTensor"
+    return Path(os.environ.get("HOME") or Path.home()) / ".pytensor"
+
+
+def settings_of_pytensor() -> tuple[str, ...]:
+    """Return what PyTensor's settings are read from: flags, and the contents of its files."""
+    return (os.environ.get(_FLAGS, ""), *map(_content, _files()))
+
+
+def _flag(name: str) -> str | None:
+    """Return a setting of PyTensor's, by the rules of its ``configparser``."""
+    words = shlex(os.environ.get(_FLAGS, ""), posix=True)
+    words.whitespace, words.whitespace_split = ",", True
+    try:
+        pairs = [word.strip().partition("=") for word in words]
+    except ValueError:  # a quotation is not closed
+        pairs = []
+    flags = {key: value for key, is_given, value in pairs if is_given}
+    if name in flags:
+        return flags[name]
+    found = RawConfigParser()
+    try:
+        found.read(_files())
+        return found.get("global", name)
+    except (Error, OSError, UnicodeDecodeError):
+        return None
+
+
+def _files() -> list[Path]:
+    given = os.environ.get(_FILES)
+    names = "~/.pytensorrc" if given is None else given
+    paths = [Path(name).expanduser() for name in names.split(os.pathsep)]
+    if given is None and sys.platform == "win32":
+        paths.append(Path("~/.pytensorrc.txt").expanduser())
+    return paths
+
+
+def _content(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""

@@ -24,7 +24,7 @@ from pathlib import Path
 from tempfile import mkstemp
 from time import time
 
-from scanopt_cli.environment import CACHE, CACHE_LIMIT
+from scanopt_cli.environment import CACHE, CACHE_LIMIT, directory_of_pytensor
 
 LIMIT = 1024
 """How many MiB the entries may take, unless the environment says otherwise."""
@@ -34,6 +34,11 @@ _SUFFIX = ".kept"
 _DIGEST = sha256().digest_size
 _OFF = frozenset({"0", "off", "no", "false"})
 _HOUR = 3600.0
+_LOOKS = 20
+"""A process looks at all entries after each twentieth part of the limit that it writes."""
+_sizes: dict[Path, tuple[int, int]] = {}
+"""Of each directory that this process writes to, the bytes of all entries as far as it knows, and
+how many of them it wrote since it looked."""
 # Of a link nothing is read, and opening a pipe does not wait for somebody who writes to it.
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _NOT_OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -109,6 +114,10 @@ class Store:
                 os.utime(path)  # the entries not used for longest are removed first
         return content
 
+    def has(self, key: str) -> bool:
+        """Whether there is an entry, which may not be whole."""
+        return self.distrust is None and self._path(key).is_file()
+
     def put(self, key: str, content: bytes) -> bool:
         """Keep an entry, and return whether it is kept: one that is a quarter of all is not."""
         size = len(_MAGIC) + _DIGEST + len(content)
@@ -129,7 +138,7 @@ class Store:
                 with suppress(OSError):
                     os.unlink(temporary)
             return False
-        self._trim()
+        self._trim_if_large(size)
         return True
 
     def discard(self, key: str) -> None:
@@ -149,6 +158,7 @@ class Store:
             with suppress(OSError):
                 path.unlink()
                 gone.append(found.st_size)
+        _sizes.pop(self.directory, None)
         return Usage(len(gone), sum(gone))
 
     def _path(self, key: str) -> Path:
@@ -164,8 +174,24 @@ class Store:
                         if not stat.S_ISDIR(found.st_mode):
                             yield Path(entry.path), found
 
-    def _trim(self) -> None:
-        """Remove the entries not used for longest if there are too many bytes, to four fifths."""
+    def _trim_if_large(self, more: int) -> None:
+        """Trim the store if it may be too large now that there are ``more`` bytes.
+
+        To look at all entries each time would take time quadratic in their number.
+        """
+        known = _sizes.get(self.directory)
+        if known is not None:
+            total, new = known[0] + more, known[1] + more
+            if total <= self.limit and _LOOKS * new <= self.limit:
+                _sizes[self.directory] = total, new
+                return
+        _sizes[self.directory] = self._trim(), 0
+
+    def _trim(self) -> int:
+        """Remove the entries not used for longest if there are too many bytes, to four fifths.
+
+        Returns how many bytes there are then.
+        """
         total, kept = 0, []
         for path, found in self._files():
             if path.suffix == _SUFFIX:
@@ -175,13 +201,14 @@ class Store:
                 with suppress(OSError):
                     path.unlink()
         if total <= self.limit:
-            return
+            return total
         for _, size, path in sorted(kept):
             with suppress(OSError):
                 path.unlink()
             total -= size
             if 5 * total <= 4 * self.limit:
-                return
+                break
+        return total
 
 
 def _distrust(path: Path, found: os.stat_result) -> str | None:
@@ -209,6 +236,4 @@ def limit() -> int:
 
 def user_store() -> Store:
     """Return the store of the user: in the directory where PyTensor keeps compiled code."""
-    from pytensor.configdefaults import config
-
-    return Store(Path(config.base_compiledir) / "scanopt", limit())
+    return Store(directory_of_pytensor() / "scanopt", limit())

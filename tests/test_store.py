@@ -188,6 +188,7 @@ def test_what_unfinished_writes_left_goes_after_an_hour(store: Store) -> None:
     for path in (old, new):
         path.write_bytes(b"")
     os.utime(old, (time.time() - 4000,) * 2)
+    store_module._sizes.clear()  # as another process would
     store.put("b", b"content")
     assert (old.exists(), new.exists()) == (False, True)
 
@@ -211,6 +212,7 @@ _MANY = """
 import random, sys
 from hashlib import sha256
 from pathlib import Path
+from scanopt_cli import store as store_module
 from scanopt_cli.store import Store
 
 store, seed = Store(Path(sys.argv[1]), 1 << 19), int(sys.argv[2])
@@ -245,3 +247,19 @@ def test_twenty_processes_at_once(tmp_path: Path) -> None:
 def test_the_digest_is_of_key_and_content(store: Store) -> None:
     store.put("a", b"content")
     assert sha256(b"a\0content").digest() in file_of(store, "a").read_bytes()
+
+
+def test_entries_are_looked_at_once_for_many_writes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+    trim = Store._trim
+    monkeypatch.setattr(Store, "_trim", lambda self: looks.append(1) or trim(self))
+    for number in range(100):
+        store.put(f"small{number}", b"content")
+    assert len(looks) == 1
+    large = bytes(store.limit // 10)
+    for number in range(30):
+        store.put(f"large{number}", large)
+        assert store.usage().bytes <= store.limit
+    assert len(looks) > 1

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from scanopt_cli.cli.console import Stream, err, has_live_lines, tell
 from scanopt_cli.cli.error_text import debugging
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.file_work import FileResult, Task, work_on
+from scanopt_cli.cli.file_work import FileResult, Task, work_on, work_recorded
+from scanopt_cli.cli.kept_results import KeptResults
 from scanopt_cli.cli.recording import replay
 from scanopt_cli.cli.results import entry_of_failure
 from scanopt_cli.cli.where import Cluster, ClusterError, Where
@@ -87,17 +88,31 @@ class Batch:
                 tasks[path] = task_of(path)
             except ScanoptError as problem:
                 errors[path] = problem
-        if tasks:
+        keeper = KeptResults.here() if any(task.is_kept for task in tasks.values()) else None
+        kept = {} if keeper is None else keeper.keys_of(tasks)
+        work = {path: task for path, task in tasks.items() if path not in kept}
+        if work:
             prepare()
+
+        def take_one(result: FileResult[T]) -> None:
+            self._take(result, take)
+            if keeper is not None and result.path in work:
+                keeper.keep(work[result.path], result)
+
+        def known(path: Path) -> FileResult[T] | None:
+            if path in errors:
+                return FileResult(path, error=errors[path])
+            if keeper is None or path not in kept:
+                return None
+            # A result that is gone meanwhile is made again.
+            return keeper.read(kept[path]) or work_on(tasks[path], path, str(path))
+
         try:
-            if (
-                not tasks
-                or self.jobs == 0
-                or (len(tasks) == 1 and not isinstance(self.jobs, Cluster))
-            ):
-                self._run_here(tasks, errors, take)
+            is_here = self.is_lone and not isinstance(self.jobs, Cluster)
+            if not work or self.jobs == 0 or is_here:
+                self._run_here(work, known, take_one, records=keeper is not None)
             else:
-                self._run_side_by_side(tasks, errors, take)
+                self._run_side_by_side(work, known, take_one)
         except (KeyboardInterrupt, ClusterError):  # or there is no worker any more
             if not self.is_lone:
                 tell(f"stopped: {self._count} of {len(self.files)} graphs are done{self._failed()}")
@@ -126,23 +141,24 @@ class Batch:
     def _run_here[T](
         self,
         tasks: Mapping[Path, Task[T]],
-        errors: Mapping[Path, ScanoptError],
-        take: Callable[[Path, T], None],
+        known: Callable[[Path], FileResult[T] | None],
+        take: Callable[[FileResult[T]], None],
+        *,
+        records: bool,
     ) -> None:
         for number, path in enumerate(self.files, 1):
             title = str(path) if self.is_lone else f"{path} ({number} of {len(self.files)})"
-            result: FileResult[T] = (
-                FileResult(path, error=errors[path])
-                if path in errors
-                else work_on(tasks[path], path, title)
-            )
-            self._take(result, take)
+            result = known(path)
+            if result is None:
+                work = work_recorded if records and tasks[path].is_kept else work_on
+                result = work(tasks[path], path, title)
+            take(result)
 
     def _run_side_by_side[T](
         self,
         tasks: Mapping[Path, Task[T]],
-        errors: Mapping[Path, ScanoptError],
-        take: Callable[[Path, T], None],
+        known: Callable[[Path], FileResult[T] | None],
+        take: Callable[[FileResult[T]], None],
     ) -> None:
         bar = LiveBar(err(), len(tasks)) if has_live_lines() else None
 
@@ -153,7 +169,7 @@ class Batch:
         def print_result(result: FileResult[T]) -> None:
             if bar is not None:
                 bar.hide()
-            self._take(result, take)
+            take(result)
 
         side_by_side = _runner(tasks, self.jobs, show)
         results = side_by_side.results()
@@ -161,9 +177,7 @@ class Batch:
         warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
         try:
             for path in self.files:
-                print_result(
-                    FileResult(path, error=errors[path]) if path in errors else next(results)
-                )
+                print_result(known(path) or next(results))
         except (KeyboardInterrupt, ClusterError):
             for result in side_by_side.stop():
                 print_result(result)
@@ -223,7 +237,8 @@ def _runner[T](
         return OnCluster(tasks, DaskWorkers(where), shows)
     from scanopt_cli.cli.jobs import SideBySide, cores
 
-    return SideBySide(tasks, min(cores() if where is None else where, len(tasks)), shows)
+    jobs = min(cores() if where is None else where, max(len(tasks), 1))
+    return SideBySide(tasks, jobs, shows)
 
 
 def _written[T](result: FileResult[T]) -> FileResult[T]:

@@ -1,4 +1,4 @@
-"""``scanopt cache``: what is kept on disk for other processes, and removing it."""
+"""``scanopt cache``: what is kept on disk, and removing it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cache(
     ] = False,
     output_format: OutputFormat = Format.RICH,
 ) -> ExitCode:
-    """Say what `enabled` keeps on disk, so that no process compiles what another one has.
+    """Say what is kept on disk: what `enabled` compiled, and what commands found in files.
 
     SCANOPT_CACHE=off keeps nothing; SCANOPT_CACHE_LIMIT says how many MiB at most (1024).
     """

@@ -137,7 +137,6 @@ def check(
     """
     from scanopt_cli.gates.known_findings import read_baseline
     from scanopt_cli.reports.check_totals import total
-    from scanopt_cli.rules.rule_registry import selected
     from scanopt_cli.rules.settings import settings_from_pyproject
 
     if fix and output is None and not diff:
@@ -157,8 +156,6 @@ def check(
     settings = settings_from_pyproject(Path.cwd())
     chosen = comma_separated(select) or settings.select
     left_out = comma_separated(ignore) or settings.ignore
-    with plug_in_warnings():
-        selected(chosen, left_out)
     known = read_baseline(baseline or settings.baseline)
     files = graph_files(graphs, files_from)
     places = {} if output is None else targets(list(files), output, force=force)
@@ -183,10 +180,16 @@ def check(
             allow_packages=tuple(allow_package or ()),
         )
 
+    def require_rules() -> None:
+        from scanopt_cli.rules.rule_registry import selected
+
+        with plug_in_warnings():
+            selected(chosen, left_out)
+
     summed = _Summed()
     where = where_to_work(jobs, cluster, scheduler_file)
     batch = Batch(files, where, json)
-    batch.run(checking, summed.take)
+    batch.run(checking, summed.take, require_rules)
     _print_end(summed, batch, output_format, statistics=statistics)
     if html is not None:
         write_page(html, summed.parts, batch.failures, verdict=total(summed.tally))
@@ -246,6 +249,11 @@ class _Checking(Task[_Checked]):
     json: JsonList | None
     trust: bool
     allow_packages: tuple[str, ...]
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the same file leads to the same; what a page is made of is not kept."""
+        return not (self.trust or self.allow_packages or self.draws)
 
     def work(self, path: Path, files: Sequence[Blob], _title: str, /) -> Done[_Checked]:
         """Check a graph, mend it if that is wanted, and print what is found."""

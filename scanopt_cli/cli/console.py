@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -94,16 +95,26 @@ def status(subject: str, doing: str) -> Iterator[Callable[[str], None]]:
     Nothing may be printed on stdout meanwhile. What is printed on stderr through its console, as by
     `tell` and inside of `harmless_stderr`, stands above the line that is shown.
     """
-    if not has_live_lines():
+    console = err() if has_live_lines() else live_console.get()
+    if console is None:
         yield lambda _: None
         return
 
-    line = LiveLine(err())
+    line = LiveLine(console)
     line.say(f"{subject}: {doing}")
     try:
         yield lambda now: line.say(f"{subject}: {now}")
     finally:
         line.stop()
+
+
+def terminal() -> Console | None:
+    """Return a console of what is stderr now, if lines can be drawn on it again and again."""
+    return _console("stderr", sys.stderr) if has_live_lines() else None
+
+
+live_console: ContextVar[Console | None] = ContextVar("live_console", default=None)
+"""The console that shows what is being done while what is printed is recorded."""
 
 
 def has_live_lines() -> bool:
@@ -160,10 +171,10 @@ def _lookalike(error: UnicodeError) -> tuple[str | bytes, int]:
     return text.encode("ascii", "backslashreplace").decode(), error.end
 
 
-def _console(name: str) -> Console:
+def _console(name: str, target: Any = None) -> Console:
     from rich.console import Console
 
-    stream = Stream(name)
+    stream = Stream(name, target)
     console = Console(
         file=cast(IO[str], stream),
         highlight=False,
@@ -222,10 +233,14 @@ class _EscapingStream:
 
 
 class Stream:
-    """A standard stream whose reader may close it; in a pipe, lines have no trailing blanks."""
+    """A standard stream whose reader may close it; in a pipe, lines have no trailing blanks.
 
-    def __init__(self, name: str) -> None:
+    It is what has the name whenever it is used, or a ``target``.
+    """
+
+    def __init__(self, name: str, target: Any = None) -> None:
         self._name = name
+        self._target = target
 
     def write(self, text: str) -> int:
         """Write ``text``, which must end at the end of a line."""
@@ -241,7 +256,7 @@ class Stream:
     @property
     def target(self) -> Any:
         """The stream itself."""
-        stream = getattr(sys, self._name)
+        stream = getattr(sys, self._name) if self._target is None else self._target
         return stream.target if isinstance(stream, _EscapingStream) else stream
 
     def _try(self, action: str, *arguments: str) -> None:

@@ -8,15 +8,17 @@ on another machine, and what it returned once can be kept.
 
 from __future__ import annotations
 
+import os
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 
 from scanopt_cli.cli.error_text import debugging, told
 from scanopt_cli.cli.exits import ExitCode
-from scanopt_cli.cli.recording import Printed, Screen, joined, recorded
+from scanopt_cli.cli.recording import Printed, Screen, joined, recorded, screens
 from scanopt_cli.cli.session import Session
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.serialization.files import Blob, read_blob
@@ -36,18 +38,26 @@ class Done[T]:
         The exit code, for this file.
     files
         The files that the result is written to, with their contents.
+    is_kept
+        Whether it is the same each time, so that it can be kept: not what ran out of time.
     """
 
     found: T
     entry: str | None = None
     code: ExitCode = ExitCode.CLEAN
     files: Mapping[Path, bytes] = field(default_factory=dict)
+    is_kept: bool = True
 
 
 class Task[T](ABC):
     """What a command does with one file. Of plain data, since it is sent to workers."""
 
     __slots__ = ()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether results may be kept for later: if they depend on nothing but what is read."""
+        return False
 
     def read(self, path: Path) -> Sequence[Blob]:
         """Return all that is read from disk: the content of the file, and of what it needs.
@@ -76,14 +86,15 @@ class Task[T](ABC):
 class FileResult[T]:
     """What became of a file: what was ``done``, or an ``error``; and what was printed meanwhile.
 
-    It has ``died`` if the process that worked on it did, or had no memory left; on another machine
-    that may be otherwise.
+    Of what was read, it has the ``digest``, by which the result can be kept. It has ``died`` if the
+    process that worked on it did, or had no memory left; on another machine that may be otherwise.
     """
 
     path: Path
     done: Done[T] | None = None
     error: ScanoptError | None = None
     printed: Printed = ()
+    digest: bytes = b""
     died: bool = False
 
     @property
@@ -95,6 +106,17 @@ class FileResult[T]:
         return printed + len(entry or "") + sum(map(len, files))
 
 
+def digest_of(files: Iterable[Blob]) -> bytes:
+    """Return a digest of what was read: of names, contents and recorded values."""
+    content = sha256()
+    for file in files:
+        values = file.values if isinstance(file.values, bytes) else repr(file.values).encode()
+        for part in (os.fsencode(file.name), file.facts.sha256.encode(), values):
+            content.update(b"%d:" % len(part))
+            content.update(part)
+    return content.digest()
+
+
 def work_on[T](
     task: Task[T], path: Path, title: str, files: Sequence[Blob] | None = None
 ) -> FileResult[T]:
@@ -104,7 +126,7 @@ def work_on[T](
     """
     try:
         read = task.read(path) if files is None else files
-        return FileResult(path, done=task.work(path, read, title))
+        return FileResult(path, done=task.work(path, read, title), digest=digest_of(read))
     except Exception as error:
         is_out = isinstance(error, MemoryError)
         return FileResult(path, error=failure_of(path, error), died=is_out)
@@ -117,6 +139,13 @@ def failure_of(path: Path, error: BaseException) -> ScanoptError:
     failure = ScanoptError(told(error), where=str(path))
     failure.__cause__ = error
     return failure
+
+
+def work_recorded[T](task: Task[T], path: Path, title: str) -> FileResult[T]:
+    """Do the same; what is printed is part of the result, and is not shown yet."""
+    with recorded(screens()) as entries:
+        result = work_on(task, path, title)
+    return replace(result, printed=joined(entries))
 
 
 def work_in_worker[T](

@@ -95,6 +95,11 @@ class _Hashing(Task[None]):
     trust: bool
     allow_packages: tuple[str, ...]
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the same file leads to the same."""
+        return not (self.trust or self.allow_packages)
+
     def work(self, _path: Path, files: Sequence[Blob], _title: str, /) -> Done[None]:
         """Print the digests of a graph, or return them as JSON."""
         from scanopt_cli.equivalence.hashing import hash_graph
@@ -108,7 +113,8 @@ class _Hashing(Task[None]):
         if self.json is None:
             print_blocks(Format(self.output_format.value), hash_report(digest))
         _warn_if_opaque(digest)
-        return Done(None, None if self.json is None else self.json.entry(digest))
+        entry = None if self.json is None else self.json.entry(digest)
+        return Done(None, entry, is_kept=not digest.opaque)
 
     def permissions(self) -> Session:
         """Return what may be loaded."""

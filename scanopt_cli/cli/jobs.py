@@ -277,6 +277,7 @@ class SideBySide[T]:
             return
         self._is_alone = bool(self._suspects)
         if self._is_alone:
+            self.pool.stop()  # what a file before left running may end the process later
             self._start(self._suspects.popleft(), 1)
         else:
             while self._waiting and len(self._running) < self.jobs and self._has_room():

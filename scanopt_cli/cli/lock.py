@@ -130,6 +130,11 @@ class _Locking(Task["LockedGraph"]):
     budget: Budget
     looking: Looking
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the same file leads to the same."""
+        return self.looking.is_sure
+
     def work(self, path: Path, files: Sequence[Blob], _title: str, /) -> Done[LockedGraph]:
         """Return what is known of a graph."""
         (file,) = files
@@ -184,7 +189,9 @@ def _write(old: Lock, new: Lock) -> ExitCode:
     changed = [n for n, e in new.graphs.items() if n in old.graphs and e != old.graphs[n]]
     counts = {"new": len(added), "changed": len(changed), "removed": len(removed)}
     told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    tell(f"wrote {new.path}: {plural(len(new.graphs), 'graph')}, {told or 'all as before'}")
+    known = sum(len(entry.findings) for entry in new.graphs.values())
+    held = f"; known findings: {known}" if known else ""
+    tell(f"wrote {new.path}: {plural(len(new.graphs), 'graph')}, {told or 'all as before'}{held}")
     limits, is_over = limits_of_all(), False
     for name, entry in new.graphs.items():
         for change in status_of(name, entry, entry, limits).counts:

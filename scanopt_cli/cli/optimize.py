@@ -107,23 +107,28 @@ def optimize(
     allow_package: AllowPackages = None,
 ) -> ExitCode:
     """Run passes on graphs; show what they did on one screen, and what is left to do."""
-    from scanopt_cli.gates.passes_gate import PassesGate
-    from scanopt_cli.pipeline.grammar import parse
+    from scanopt_cli.gates.passes_gate import PassesGate, require_mended
     from scanopt_cli.reports.check_totals import total
     from scanopt_cli.reports.document import Paragraph
-    from scanopt_cli.verification.modes import DEFAULT
 
     if mode and not verify:
         raise ScanoptError("is for --verify", where="--mode", hint="give both, or neither")
-    with plug_in_warnings():
-        sequence = parse(passes)
-        gate = PassesGate.of(sequence) if check else None
     require_use_of_force(output, force=force)
     files = graph_files(graphs, files_from)
     places = {} if output is None else targets(list(files), output, force=force)
     require_page_for(html, code=code)
     require_page(html, files, [("-o", place) for place in places.values()])
     json = json_list(output_format, "optimize")
+    gate = PassesGate.here() if check else None
+
+    def require_passes() -> None:
+        from scanopt_cli.pipeline.grammar import parse
+
+        with plug_in_warnings():
+            sequence = parse(passes)
+            if check:
+                require_mended(sequence)
+
     shown = Shown(
         format=output_format,
         diff=DiffKind.STRUCTURAL if patch else diff,
@@ -139,7 +144,7 @@ def optimize(
             passes=passes,
             gate=gate,
             verify=verify,
-            modes=tuple(mode or [DEFAULT]),
+            modes=tuple(mode or ()),
             limit=limit,
             place=places.get(path),
             draws=html is not None,
@@ -155,7 +160,7 @@ def optimize(
     summed = Summed()
     where = where_to_work(jobs, cluster, scheduler_file)
     batch = Batch(files, where, json)
-    batch.run(optimizing, summed.take)
+    batch.run(optimizing, summed.take, require_passes)
     if json is None and summed.gate is not None:
         print_blocks(Format(output_format.value), [Paragraph(total(summed.gate))])
     elif json is None and summed.left.graphs > 1 and not quiet:

@@ -155,6 +155,12 @@ class Optimizing(Task[Optimized]):
     trust: bool
     allow_packages: tuple[str, ...]
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the same file leads to the same: not if times are shown, or passes print."""
+        of_this_run = self.draws or self.time_passes or self.print_changed
+        return not (self.trust or self.allow_packages or of_this_run)
+
     def read(self, path: Path) -> Sequence[Blob]:
         """Return the content of the file, with recorded values if it is verified."""
         return (read_blob(path, recorded=self.verify),)
@@ -165,7 +171,7 @@ class Optimizing(Task[Optimized]):
         from scanopt_cli.pipeline.optimizing import optimize
         from scanopt_cli.reports.check_totals import Tally
         from scanopt_cli.rules.graph_checking import check
-        from scanopt_cli.serialization.saving import file_of
+        from scanopt_cli.verification.modes import DEFAULT
 
         with session(*files, trust=self.trust, allow_packages=self.allow_packages) as work:
             with status(title, "optimizing") as show_progress:
@@ -178,14 +184,14 @@ class Optimizing(Task[Optimized]):
                         graph,
                         sequence,
                         verify=self.verify,
-                        modes=self.modes,
+                        modes=self.modes or DEFAULT,
                         limit=self.limit,
                         watch=_watching(stages, changes),
                         progress=show_progress,
                     )
                 optimized = perf_counter()
                 left = check(result.graph)
-                mendable = None if self.gate is None else self.gate.check(graph, path)
+                mendable = None if self.gate is None else self.gate.check(graph, path, sequence)
                 seconds = {
                     "loading": loaded - started,
                     "optimizing": optimized - loaded,
@@ -197,9 +203,7 @@ class Optimizing(Task[Optimized]):
                 print_to_stderr(_times(result))
             _print_warnings(path, result, self.limit)
             code = _code(path, result, self.place)
-            written = {}
-            if self.place is not None and (result.verification is None or result.verification.ok):
-                written[self.place] = file_of(result.graph, self.place, trust=self.trust)
+            written = _file_if_verified(result, self.place, trust=self.trust)
             part = (
                 None
                 if stages is None
@@ -212,7 +216,8 @@ class Optimizing(Task[Optimized]):
             part,
         )
         entry = _entry(path, result, left, mendable) if self.json is not None else {}
-        return Done(found, None if self.json is None else self.json.entry(entry), code, written)
+        told = None if self.json is None else self.json.entry(entry)
+        return Done(found, told, code, written, is_kept=_is_the_same_each_time(result))
 
     def permissions(self) -> Session:
         """Return what may be loaded."""
@@ -295,6 +300,16 @@ def _watching(
     return watch if watches else None
 
 
+def _is_the_same_each_time(result: OptimizeResult) -> bool:
+    """Whether nothing failed, for which time or memory may be the reason."""
+    from scanopt_cli.reports.remark_text import failures
+    from scanopt_cli.verification.result import Verdict
+
+    verification = result.verification
+    could_run = verification is None or verification.verdict is not Verdict.COULD_NOT_RUN
+    return could_run and not failures(result.passes)
+
+
 def _times(result: OptimizeResult) -> Iterator[Block]:
     from scanopt_cli.reports.optimize_report import timings
     from scanopt_cli.reports.times_report import times_report
@@ -346,6 +361,17 @@ def _reporting(path: Path, pipeline: str) -> str:
     """Return the command that finds the rewrite and writes a script on which the pass fails."""
     words = ["scanopt", "bisect", str(path), "-p", pipeline, "--mode", "plain", "--repro", "bug.py"]
     return join(words)
+
+
+def _file_if_verified(
+    result: OptimizeResult, target: Path | None, *, trust: bool
+) -> dict[Path, bytes]:
+    """Return the file that a result is written to, unless its verification failed."""
+    from scanopt_cli.serialization.saving import file_of
+
+    if target is None or not (result.verification is None or result.verification.ok):
+        return {}
+    return {target: file_of(result.graph, target, trust=trust)}
 
 
 def _code(source: Path, result: OptimizeResult, target: Path | None) -> ExitCode:

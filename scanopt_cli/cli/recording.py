@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 
-from scanopt_cli.cli.console import NAMES, Stream, err, out
+from scanopt_cli.cli.console import NAMES, Stream, err, live_console, out, terminal
 
 type Printed = tuple[tuple[str, str], ...]
 """Names of streams, each with a text that was printed there, in the order of time."""
@@ -35,8 +35,12 @@ def screens() -> dict[str, Screen]:
 
 @contextmanager
 def recorded(like: Mapping[str, Screen]) -> Iterator[list[tuple[str, str]]]:
-    """Record what is printed, as it would be on other screens; yield the list that it goes to."""
+    """Record what is printed, as it would be on other screens; yield the list that it goes to.
+
+    What is being done is still shown at the terminal, if there is one.
+    """
     entries: list[tuple[str, str]] = []
+    shown = live_console.set(terminal() or live_console.get())
     before = {name: getattr(sys, name) for name in NAMES}
     try:
         for name in NAMES:
@@ -46,6 +50,7 @@ def recorded(like: Mapping[str, Screen]) -> Iterator[list[tuple[str, str]]]:
     finally:
         for name, stream in before.items():
             setattr(sys, name, stream)
+        live_console.reset(shown)
         _forget_consoles()
 
 

@@ -15,8 +15,8 @@ from typing import Any
 from pytensor.graph.op import Op
 from pytensor.scalar.basic import Composite
 
+from scanopt_cli.environment import INSTALLED
 from scanopt_cli.ir.inner_graphs import HELD_OPS
-from scanopt_cli.ir.written import INSTALLED
 
 _KNOWN = ("pytensor", "scanopt_cli", "numpy", "builtins", "abc", "typing")
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from scanopt_cli.gates.lock_file import read_lock
-from scanopt_cli.rules.graph_checking import Baseline
+
+if TYPE_CHECKING:
+    from scanopt_cli.rules.graph_checking import Baseline
 
 
 def read_baseline(path: Path | None) -> Baseline:

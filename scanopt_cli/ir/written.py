@@ -23,13 +23,12 @@ import pytensor
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 
+from scanopt_cli.environment import INSTALLED
 from scanopt_cli.ir.inner_graphs import PULLBACK, core_op, op_name, with_core
 
 ATTRIBUTE = "written"
 """The attribute of a loop's Op. It is a plain tuple: a pickle of the Op shall not need scanopt."""
 
-INSTALLED = ("site-packages", "dist-packages")
-"""The directories of installed packages."""
 _OUTSIDE = ("pytensor", "scanopt_cli", "python")
 _PYTHONS = re.compile(r"/lib/python3\.\d+/")
 _ROOTS = {

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from os import PathLike, fspath
 from textwrap import indent
 from typing import Any
-
-import numpy as np
 
 SCHEMA_VERSION = 5
 
@@ -92,7 +91,7 @@ def plain(value: Any) -> Any:
         }
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, np.ndarray):
+    if (numpy := sys.modules.get("numpy")) and isinstance(value, numpy.ndarray):
         return _numbers(value.tolist())
     if value is None or isinstance(value, bool | int | float | str):
         return value

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from scanopt_cli.reports.check_report import Mending
 from scanopt_cli.reports.document import Block, Column, Paragraph, Table
-from scanopt_cli.rules.graph_checking import CheckResult
 from scanopt_cli.text import plural
+
+if TYPE_CHECKING:
+    from scanopt_cli.reports.check_report import Mending
+    from scanopt_cli.rules.graph_checking import CheckResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,7 @@ class Tally:
     @classmethod
     def of(cls, result: CheckResult, mending: Mending | None = None) -> Tally:
         """Return the tally of one graph, in which ``mending`` was asked to mend."""
-        found, how = result.findings, mending or Mending()
+        found, mended = result.findings, None if mending is None else mending.mended
         fixes = _present([result.fixes])
         return cls(
             graphs=1,
@@ -63,9 +66,9 @@ class Tally:
             suspects=len(result.suspects),
             safe=sum(finding.is_mended_safely for finding in found),
             unsafe=sum(finding.is_mended_unsafely for finding in found),
-            mended=None if how.mended is None else how.mended.count,
-            counts_unsafe=how.unsafe,
-            is_written=how.is_written,
+            mended=None if mended is None else mended.count,
+            counts_unsafe=mending is not None and mending.unsafe,
+            is_written=mending is not None and mending.is_written,
             fixes=fixes,
             all_fixes=_present([result.unsafe_fixes]) or fixes,
             rules=Counter((finding.code, finding.name) for finding in found),

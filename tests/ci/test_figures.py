@@ -27,7 +27,7 @@ BENCHMARKS = ROOT / "tests" / "benchmarks"
 
 
 def names() -> list[str]:
-    """Return the names of all tables: from tests, times of them, and `make growth`."""
+    """Return the names of all tables: of tests, their times, `make growth`, `make throughput`."""
     handed = [
         name
         for file in sorted(BENCHMARKS.glob("test_*.py"))
@@ -38,6 +38,7 @@ def names() -> list[str]:
     handed += [
         f"growth_{way.name.lower()}" for way in import_module("benchmarks.command_growth").WAYS
     ]
+    handed += import_module("benchmarks.throughput").TABLES
     return [*handed, *(spec.name for spec in OF_RESULTS.values())]
 
 

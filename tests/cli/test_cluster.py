@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytensor.tensor as pt
 import pytest
 
 from scanopt_cli.cli.batch import Batch
@@ -22,10 +23,12 @@ from scanopt_cli.cli.cluster import OnCluster
 from scanopt_cli.cli.cluster_contract import LostError
 from scanopt_cli.cli.cluster_work import Order, end, work
 from scanopt_cli.cli.exits import ExitCode
+from scanopt_cli.cli.file_work import digest_of
 from scanopt_cli.cli.jobs import Setting
 from scanopt_cli.cli.where import Cluster, ClusterError, where_to_work
 from scanopt_cli.environment import JOBS
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.serialization.converting import as_data
 from scanopt_cli.serialization.files import Blob
 from support.file_tasks import Running, RunningAnywhere
 
@@ -255,6 +258,15 @@ def test_a_worker_takes_no_pickle(tmp_path: Path) -> None:
     finally:
         end("run")
     assert str(result.error) == f"{tmp_path / 'a.pkl'}: is a pickle, which is not sent"
+
+
+def test_what_is_kept_of_a_file_is_found_by_what_it_was() -> None:
+    x = pt.dscalar("x")
+    file = Blob("a.pkl", pickle.dumps(([x], [x + 1])))
+    sent = as_data(file, trust=False, allow_packages=())
+    assert sent.data != file.data
+    assert digest_of([sent]) == digest_of([file])
+    assert digest_of([Blob("a.pkl", sent.data)]) != digest_of([file])
 
 
 def test_children_end_that_nobody_needs(tmp_path: Path) -> None:

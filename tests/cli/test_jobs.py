@@ -171,7 +171,7 @@ def test_results_that_wait_do_not_fill_the_memory(
 ) -> None:
     from scanopt_cli.cli import jobs
 
-    monkeypatch.setattr(jobs, "_MOST_HELD", 1_000)
+    monkeypatch.setattr(jobs, "MOST_HELD", 1_000)
     at_work = tmp_path / "at work"
     first = f"import time, os; time.sleep(1); assert not os.path.exists({str(at_work / '4')!r})"
     others = [

@@ -30,7 +30,7 @@ def folder(files: Path, tmp_path: Path) -> Path:
         shutil.copy(files / f"{name}.pkl", tmp_path / "graphs")
     done = scanopt("lock", "graphs", cwd=tmp_path)
     assert (done.code, done.out) == (0, "")
-    assert done.err == "scanopt: wrote scanopt.lock: 4 graphs, 4 new\n"
+    assert done.err == "scanopt: wrote scanopt.lock: 4 graphs, 4 new; known findings: 6\n"
     return tmp_path
 
 
@@ -114,15 +114,16 @@ def test_what_is_asked_for_can_be_listed(changed: Path) -> None:
 
 def test_locking_again_takes_what_is_there(changed: Path) -> None:
     done = scanopt("lock", "graphs/power.pkl", cwd=changed)
-    assert done.err == "scanopt: wrote scanopt.lock: 4 graphs, 1 changed\n"
+    assert done.err == "scanopt: wrote scanopt.lock: 4 graphs, 1 changed; known findings: 7\n"
     whole = scanopt("lock", cwd=changed)
-    assert whole.err == "scanopt: wrote scanopt.lock: 4 graphs, 1 new, 1 changed, 1 removed\n"
+    told = "4 graphs, 1 new, 1 changed, 1 removed; known findings: 2"
+    assert whole.err == f"scanopt: wrote scanopt.lock: {told}\n"
     assert scanopt("status", cwd=changed).code == 0
 
 
 def test_graphs_leave_the_lock_file_if_they_are_named(folder: Path) -> None:
     done = scanopt("lock", "--remove", "graphs/off.pkl", cwd=folder)
-    assert done.err == "scanopt: wrote scanopt.lock: 3 graphs, 1 removed\n"
+    assert done.err == "scanopt: wrote scanopt.lock: 3 graphs, 1 removed; known findings: 3\n"
     status = scanopt("status", cwd=folder)
     assert (status.code, "graphs/off.pkl: not locked" in status.out) == (1, True)
     scanopt("lock", "--remove", "graphs", cwd=folder)

@@ -65,6 +65,6 @@ def test_computes_what_it_did(kept: Path) -> None:
             assert_allclose(value, expected[name], rtol=1e-12)
 
 
-@pytest.mark.parametrize("names", (HERE / "corpus").glob("version_*/names.txt"), ids=str)
+@pytest.mark.parametrize("names", [*(HERE / "corpus").glob("version_*/names.txt")], ids=str)
 def test_names_of_classes_stay(names: Path) -> None:
     assert set(names.read_text().split()) <= CLASSES.keys()

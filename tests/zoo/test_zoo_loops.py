@@ -31,7 +31,7 @@ def _by_the_virtual_machine() -> Iterator[object]:
 
 
 @pytest.mark.tiered(every=4)
-@pytest.mark.parametrize(("model", "order", "way"), _by_the_virtual_machine())
+@pytest.mark.parametrize(("model", "order", "way"), [*_by_the_virtual_machine()])
 def test_in_the_virtual_machine(model: Model, order: int, way: str) -> None:
     check(model, order, way, VM)
 
@@ -43,7 +43,7 @@ def _by_numba() -> Iterator[object]:
             yield pytest.param(*case.values, way, marks=mark, id=f"{case.id}-{way}")
 
 
-@pytest.mark.parametrize(("model", "order", "way"), _by_numba())
+@pytest.mark.parametrize(("model", "order", "way"), [*_by_numba()])
 def test_in_numba(model: Model, order: int, way: str) -> None:
     check(model, order, way, NUMBA)
 
@@ -58,7 +58,7 @@ def _derivatives() -> Iterator[object]:
                 yield pytest.param(model, order, mode, marks=mark, id=f"{case.id}-{name}")
 
 
-@pytest.mark.parametrize(("model", "order", "mode"), _derivatives())
+@pytest.mark.parametrize(("model", "order", "mode"), [*_derivatives()])
 def test_derivatives_of_loops(model: Model, order: int, mode: Mode) -> None:
     graph = optimized_by(*outputs_of(model), "scan-to-loop", "trace-to-last")
     inputs, outputs = list(graph.inputs), list(graph.outputs)
