@@ -66,7 +66,7 @@ def directory_of_pytensor() -> Path:
     loaded: Any = sys.modules.get("pytensor.configdefaults")
     if loaded is not None:
         return Path(loaded.config.base_compiledir)
-    given = _flag(_BASE)
+    given = flag_of_pytensor(_BASE)
     if given is not None:
         return Path(given).expanduser()
     local = os.environ.get("LOCALAPPDATA")
@@ -80,8 +80,8 @@ def settings_of_pytensor() -> tuple[str, ...]:
     return (os.environ.get(_FLAGS, ""), *map(_content, _files()))
 
 
-def _flag(name: str) -> str | None:
-    """Return a setting of PyTensor's, by the rules of its ``configparser``."""
+def flag_of_pytensor(name: str) -> str | None:
+    """Return what a setting of PyTensor's is set to, by the rules of its ``configparser``."""
     words = shlex(os.environ.get(_FLAGS, ""), posix=True)
     words.whitespace, words.whitespace_split = ",", True
     try:

@@ -46,6 +46,9 @@ _FACTS = """{
         package: __import__('importlib.metadata', fromlist=['version']).version(name)
         for package, name in (('PyTensor', 'pytensor'), ('NumPy', 'numpy'))
     },
+    'floatX': getattr(
+        __import__('scanopt_cli.environment', fromlist=['x']), 'flag_of_pytensor', lambda _: None
+    )('floatX') or 'float64',
     'plug-ins': ', '.join(sorted({
         f'{point.dist.name} {point.dist.version}'
         for group in ('scanopt.passes', 'scanopt.rules')

@@ -330,6 +330,16 @@ def test_another_version_is_refused_by_name(
     assert (there.code, there.out, there.err) == (0, here.out, warning)
 
 
+def test_a_worker_that_computes_otherwise_is_refused(
+    own_cluster: DaskCluster, folder: Path
+) -> None:
+    flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},floatX=float32".lstrip(",")
+    own_cluster.start_worker("--no-nanny", environment={"PYTENSOR_FLAGS": flags})
+    done = scanopt("hash", "graphs/power.scanopt", "--cluster", own_cluster.address, cwd=folder)
+    assert done.code == 2
+    assert "is not used: it has floatX float32, here float64\n" in " ".join(done.err.split(" "))
+
+
 def test_a_worker_without_scanopt_is_refused_by_name(
     own_cluster: DaskCluster, folder: Path, tmp_path: Path
 ) -> None:
