@@ -80,7 +80,7 @@ _WORKS = (_inspecting, _by_default, _to_loops, _comparing)
     [
         *((work, maker) for work in _WORKS for maker in _MAKERS),
         (_inspecting, gradients_apart),  # of which all else takes minutes
-        *((_checking, maker) for maker in (scans_apart, scans_of_one_input, sequences, states)),
+        *((_checking, maker) for maker in (scans_apart, states)),
     ],
     ids=lambda one: one.__name__.removeprefix("_"),
 )
