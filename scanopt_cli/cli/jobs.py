@@ -28,6 +28,7 @@ from scanopt_cli.cli.error_text import debugging, told
 from scanopt_cli.cli.file_work import FileResult, Task, work_in_worker
 from scanopt_cli.cli.recording import Screen, screens
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.ir.older_objects import collect_rarely
 
 _MOST_HELD = 64 << 20
 """Bytes of results that may wait for one of a file before; then no other file is begun."""
@@ -141,6 +142,7 @@ def _set_up(parent: int, is_debugging: bool, printed_on: Mapping[str, Screen]) -
             os.dup2(nowhere, descriptor)
         os.close(nowhere)
     set_up()
+    collect_rarely()
     signal.signal(signal.SIGTERM, _stop)
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
