@@ -85,18 +85,21 @@ class Lengths:
         self._n_steps = n_steps
         self._known: dict[tuple[Variable, int | None], AffineExpr] = {}
         self._proved: dict[tuple[AffineExpr, AffineExpr], bool] = {}
+        self._opened: dict[AffineExpr, list[tuple[AffineExpr, ...]]] = {}
         self._nested = 0
         self._expanded = 0
         self._expanded_in_all = 0
-        self._steps = ZERO
+        self._multiples: tuple[AffineExpr, ...] = ()
         self._floor: AffineExpr | None = None
         self._least: frozenset[AffineExpr] = frozenset()
         if n_steps is not None:
-            self._steps = self.value_of(n_steps)
-            self._least = self._operands(self._steps)
+            steps = self.value_of(n_steps)
+            self._multiples = tuple(steps.scaled(k) for k in range(1, _MULTIPLES))
+            self._least = self._operands(steps)
             # These were computed without knowing that ``n_steps`` is non-negative.
             self._known.clear()
             self._proved.clear()
+            self._opened.clear()
         self._floor = floor
 
     @cached_property
@@ -168,7 +171,9 @@ class Lengths:
     def _provably_le(self, left: AffineExpr, right: AffineExpr) -> bool:
         difference = right - left
         # Dimensions are non-negative, and so is the trip count as a whole.
-        if any(is_sum_of_dimensions(difference - self._steps.scaled(k)) for k in range(_MULTIPLES)):
+        if is_sum_of_dimensions(difference):
+            return True
+        if any(is_sum_of_dimensions(difference - steps) for steps in self._multiples):
             return True
         # min(x, y) <= right if either is; left <= min(x, y) if both are.
         for sides, enough in ((self.minima(left), any), (self.minima(right), all)):
@@ -184,12 +189,16 @@ class Lengths:
 
     def minima(self, form: AffineExpr) -> list[tuple[AffineExpr, ...]]:
         """Return, for each minimum in ``form``, ``form`` with each operand in its place."""
+        known = self._opened.get(form)
+        if known is not None:
+            return known
         opened = []
         for atom, count in form.terms:
             parts = minimum_parts(atom.variable) if atom.axis is None and count == 1 else None
             if parts is not None:
                 rest = form - AffineExpr.of(atom)
                 opened.append(tuple(rest + self.value_of(part) for part in parts))
+        self._opened[form] = opened
         return opened
 
     def _value(self, variable: Variable) -> AffineExpr | None:

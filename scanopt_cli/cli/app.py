@@ -43,6 +43,7 @@ from scanopt_cli.cli.help import Command, Group
 from scanopt_cli.cli.pages import remember_command
 from scanopt_cli.environment import STRICT
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.ir.older_objects import collect_rarely
 
 app = typer.Typer(
     name="scanopt",
@@ -129,6 +130,7 @@ _REWORDED = (
 def main() -> NoReturn:
     """Run the command line and exit with its code."""
     set_up()
+    collect_rarely()
     code = run(sys.argv[1:])
     # If output cannot be written, the interpreter must not try again when it exits.
     with suppress(ScanoptError, OSError):

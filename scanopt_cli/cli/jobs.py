@@ -30,6 +30,7 @@ from scanopt_cli.cli.file_work import FileResult, Task, work_in_worker
 from scanopt_cli.cli.recording import Screen, screens
 from scanopt_cli.environment import STRICT
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.ir.older_objects import collect_rarely
 
 MOST_HELD = 64 << 20
 """Bytes of results that may wait for one of a file before; then no other file is begun."""
@@ -205,6 +206,7 @@ def _set_up(parent: int, setting: Setting) -> None:
             os.dup2(nowhere, descriptor)
         os.close(nowhere)
     set_up()
+    collect_rarely()
     signal.signal(signal.SIGTERM, _stop)
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 

@@ -85,5 +85,10 @@ class Definition(Protocol):
     def of_loop(self, of: Callable[[Variable], bytes], view: SlotView) -> dict[Variable, bytes]:
         """Return the key of each output of an applied loop, from those of its inputs."""
 
+    def of_loop_at_a_glance(
+        self, of: Callable[[Variable], bytes], view: SlotView
+    ) -> dict[Variable, bytes]:
+        """Return keys that differ only where those of `of_loop` do, without a look inside."""
+
     def may_look_into(self, nodes: int) -> bool:
         """Count nodes of a body that are to be visited again; return whether they may be."""

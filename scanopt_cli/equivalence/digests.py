@@ -16,20 +16,26 @@ class Digests:
 
     ``inputs`` are the graph's inputs. Other roots that are not constants are opaque: they are
     compared by identity. A digest stays valid as long as nothing upstream of its variable changes.
-    ``sameness`` defines what counts as equal.
+    ``sameness`` defines what counts as equal. At a glance, loops of the graph that are fed the same
+    count as equal.
     """
 
-    def __init__(self, inputs: Iterable[Variable], sameness: Definition) -> None:
+    def __init__(
+        self, inputs: Iterable[Variable], sameness: Definition, *, at_a_glance: bool = False
+    ) -> None:
         self.sameness = sameness
+        self._of_loop = sameness.of_loop_at_a_glance if at_a_glance else sameness.of_loop
         self._known: dict[Variable, bytes] = {}
         for position, variable in enumerate(inputs):
             key = self.sameness.key("input", position, variable.type, self._name(variable))
             self._known[variable] = key
 
     @classmethod
-    def given(cls, sameness: Definition, known: Mapping[Variable, bytes]) -> Digests:
+    def given(
+        cls, sameness: Definition, known: Mapping[Variable, bytes], *, at_a_glance: bool = False
+    ) -> Digests:
         """Return digests that start from the ``known`` digests of some variables."""
-        digests = cls((), sameness)
+        digests = cls((), sameness, at_a_glance=at_a_glance)
         digests._known.update(known)
         return digests
 
@@ -58,7 +64,7 @@ class Digests:
             for variable in node.inputs
         ]
         if is_loop(node):
-            keys = self.sameness.of_loop(self.of, view_of(node))
+            keys = self._of_loop(self.of, view_of(node))
         else:
             op, of_output = self.sameness.of_op(node.op), self.sameness.of_output
             ordered = in_one_order(node, inputs)

@@ -22,7 +22,7 @@ from scanopt_cli.equivalence.definition import LoopForm
 from scanopt_cli.equivalence.digests import Digests
 from scanopt_cli.equivalence.encoding import Encoder, state
 from scanopt_cli.equivalence.keys import Hashed, Interned
-from scanopt_cli.equivalence.loop_forms import loop_form, output_keys
+from scanopt_cli.equivalence.loop_forms import keys_at_a_glance, loop_form, output_keys
 from scanopt_cli.equivalence.opaque import identity
 from scanopt_cli.ir.connection_patterns import declared_pattern
 from scanopt_cli.ir.interning import gradient_attributes
@@ -178,6 +178,12 @@ class Sameness:
     def of_loop(self, of: Callable[[Variable], bytes], view: SlotView) -> dict[Variable, bytes]:
         """Return the key of each output of an applied loop."""
         return output_keys(self, of, view)
+
+    def of_loop_at_a_glance(
+        self, of: Callable[[Variable], bytes], view: SlotView
+    ) -> dict[Variable, bytes]:
+        """Return keys that differ only where those of `of_loop` do, without a look inside."""
+        return keys_at_a_glance(self, of, view)
 
     def begin(self) -> None:
         """Begin with another graph, in which as many nodes may be visited again."""

@@ -32,12 +32,13 @@ class _Readers(list[Any]):
             super().remove(reader)
             return
         for first in (length - _NEAR, 0, max(self._last - _NEAR // 2, 0)):
-            try:
-                place = self.index(reader, first, first + _NEAR)
-            except ValueError:
-                continue
-            break
+            near = self[first : first + _NEAR]
+            if reader in near:
+                place = first + near.index(reader)
+                break
         else:
+            if reader not in self:  # The error of `index` would write out the graph of the reader.
+                raise ValueError("list.remove(x): x not in list")
             place = self.index(reader)
         del self[place]
         if place < length - _NEAR:

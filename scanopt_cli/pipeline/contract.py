@@ -109,6 +109,7 @@ class PassContext:
     sameness: Sameness = field(default_factory=lambda: Sameness(gradients=True, exact=True))
     _digests: Digests | None = field(default=None, init=False)
     _titles: dict[Apply, str] = field(default_factory=dict, init=False)
+    _places: dict[Apply, str | None] = field(default_factory=dict, init=False)
     _always: set[Apply] | None = field(default=None, init=False)
 
     def passed(
@@ -242,6 +243,12 @@ class PassContext:
             self.missed(None, Code.GRAPH_LEFT, because(Why.IN_PLACE, what=op_name(node.op)))
         return node is not None
 
+    def _place(self, node: Apply) -> str | None:
+        """Return where a loop was written: found once, since each of its outputs is asked."""
+        if node not in self._places:
+            self._places[node] = place_of(node)
+        return self._places[node]
+
     def remark_on_comparisons(self) -> None:
         """Remark on anything compared by identity or by state, not by declared properties."""
         if self._digests is None:
@@ -273,7 +280,7 @@ class PassContext:
                 scan="/".join(names) or "graph",
                 slots=slots,
                 details=details,
-                place=None if view is None else place_of(view.node),
+                place=None if view is None else self._place(view.node),
                 reason=reason,
                 count=count,
             )

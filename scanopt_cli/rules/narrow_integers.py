@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 from pytensor.graph.basic import Variable
@@ -10,6 +12,7 @@ from pytensor.graph.traversal import walk
 from pytensor.tensor.subtensor import Subtensor
 
 from scanopt_cli.analysis.accesses.indices import rows_index
+from scanopt_cli.analysis.affine import AffineExpr
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.minima import minimum_parts
 from scanopt_cli.analysis.named_loops import NamedLoop
@@ -63,6 +66,7 @@ class NarrowIntegers(Rule):
     def _lengths(self, context: CheckContext, loop: NamedLoop) -> Iterator[Finding]:
         view, lengths = loop.view, Lengths(loop.view.n_steps)
         assert isinstance(view, ScanView)
+        deciding = {one.slot: one for one in _deciding(view, lengths)}
         for slot in view.of_kind(SlotKind.SEQ):
             name = loop.names[slot]
             rows = lengths.length_of(slot.outer_input)
@@ -73,28 +77,63 @@ class NarrowIntegers(Rule):
                 )
                 yield self.at(context, loop, text, slot, fix=None)
                 continue
-            shorter = _shorter(slot, view, lengths)
+            mine = deciding.get(slot)
+            shorter = mine and _shorter(mine, deciding.values(), lengths)
             if shorter is not None:
                 text = (
-                    f"the loop never reads the last rows of `{name}`: `{loop.names[shorter]}` is "
-                    "shorter"
+                    f"the loop never reads the last rows of `{name}`: `{loop.names[shorter.slot]}` "
+                    "is shorter"
                 )
                 yield self.at(context, loop, text, slot, fix=None)
 
 
-def _shorter(slot: Slot, view: ScanView, lengths: Lengths) -> Slot | None:
-    """Return a sequence that is provably shorter than ``slot``, and so decides the steps."""
+@dataclass(frozen=True, slots=True)
+class _Sequence:
+    """A sequence whose length is one of those that decide the number of steps.
+
+    Attributes
+    ----------
+    slot
+        Its slot.
+    rows
+        Its length.
+    base, left_out
+        What it is a slice of, and how many rows that leaves out at the ends.
+    least, most
+        The constant in its length. A length can only be proved to be below another one of a larger
+        constant, unless one of them is a minimum.
+    """
+
+    slot: Slot
+    rows: AffineExpr
+    base: Variable
+    left_out: int
+    least: float
+    most: float
+
+
+def _deciding(view: ScanView, lengths: Lengths) -> Iterator[_Sequence]:
+    """Yield the sequences whose lengths the number of steps is the least of."""
     parts = walk([view.n_steps], minimum_parts)
+    steps = lengths.steps
     counts = {lengths.value_of(v) for v in parts if minimum_parts(v) is None}
-    mine = _uncut(slot.outer_input)
-    for other in view.of_kind(SlotKind.SEQ):
-        theirs = _uncut(other.outer_input)
-        rows = lengths.length_of(theirs), lengths.length_of(mine)
-        if not counts.issuperset(rows):
-            continue  # the number of steps was given
-        (base, left_out), (other_base, more_left_out) = _left_out(mine), _left_out(theirs)
-        is_part = base is other_base and left_out < more_left_out
-        if is_part or lengths.provably_le(rows[0] + 1, rows[1]):
+    for slot in view.of_kind(SlotKind.SEQ):
+        sequence = _uncut(slot.outer_input)
+        rows = lengths.length_of(sequence)
+        if rows in counts:
+            is_known = not lengths.minima(rows) and steps.constant >= 0
+            bounds = (rows.constant, rows.constant) if is_known else (-inf, inf)
+            yield _Sequence(slot, rows, *_left_out(sequence), *bounds)
+
+
+def _shorter(
+    mine: _Sequence, sequences: Collection[_Sequence], lengths: Lengths
+) -> _Sequence | None:
+    """Return a sequence that is provably shorter than ``mine``, and so decides the steps."""
+    for other in sequences:
+        if mine.base is other.base and mine.left_out < other.left_out:
+            return other
+        if other.least < mine.most and lengths.provably_le(other.rows + 1, mine.rows):
             return other
     return None
 

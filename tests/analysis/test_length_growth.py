@@ -9,7 +9,8 @@ import pytensor.tensor as pt
 import pytest
 
 from scanopt_cli.analysis.lengths import Lengths
-from support.graph_building import scan
+from support.benchmarks.growing_graphs import sequences
+from support.graph_building import only_scan, scan
 from support.growing import calls, exponent
 
 _SMALL, _FACTOR = 40, 8
@@ -32,3 +33,13 @@ def test_lengths_take_linear_time(made: Callable[[int], list[Any]]) -> None:
         variables, lengths = made(size), Lengths()
         counts.append(calls(lambda v=variables, k=lengths: [k.length_of(each) for each in v]))
     assert exponent(*counts, _FACTOR) < 1.1
+
+
+def test_minima_are_opened_once() -> None:
+    """The steps of a loop over n sequences are the least of n lengths, in n nested minima."""
+    counts = []
+    for size in (50, 100):
+        n_steps = only_scan(sequences(size).fgraph).n_steps
+        counts.append(calls(lambda v=n_steps: Lengths(v)))
+    assert counts[0] < 250_000
+    assert counts[1] < 1.5 * counts[0]

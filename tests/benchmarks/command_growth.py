@@ -30,6 +30,7 @@ import scanopt_cli as so
 from scanopt_cli.cli import app
 from scanopt_cli.ir.graph import Graph
 from scanopt_cli.ir.inner_graphs import walk
+from scanopt_cli.ir.older_objects import collect_rarely
 from scanopt_cli.text import three_digits
 from support.benchmarks import growing_graphs as graphs
 from support.benchmarks.figures import write
@@ -265,7 +266,8 @@ def main() -> None:
 
 
 def _warm_up() -> None:
-    """Import here what every run needs."""
+    """Import here what every run needs, and collect garbage as in a process of scanopt's own."""
+    collect_rarely()
     with TemporaryDirectory() as name:
         folder = Path(name)
         _make(graphs.nest, _SMALLEST, folder)()

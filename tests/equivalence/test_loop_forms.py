@@ -198,3 +198,51 @@ def test_the_order_of_slots_counts_if_it_is_asked_for() -> None:
         )
         assert one == again
         assert (one == turned) is not in_order
+
+
+def _alike_in_loops(depth: int, first: Any, second: Any, start: Any) -> Any:
+    """A loop of two states alike but for their sequences, with such a loop in each step."""
+    if depth == 0:
+        return pt.tanh(start)
+
+    def step(a: Any, b: Any, p: Any, q: Any) -> list[Any]:
+        inside = _alike_in_loops(depth - 1, first, second, p + q)
+        return [p * a + inside, q * b + inside]
+
+    p, q = scan(step, sequences=[first, second], outputs_info=[start, start])
+    return pt.sin(p[-1]) + q[-1]
+
+
+def _visits(monkeypatch: pytest.MonkeyPatch, depth: int) -> int:
+    """Count the nodes that exact keys of loops in loops visit."""
+    inputs = [*pt.dvectors("s", "t"), pt.dscalar("x")]
+    result = _alike_in_loops(depth, *inputs)
+    visits = 0
+    add = Digests.add
+
+    def counted(self: Digests, node: Apply) -> None:
+        nonlocal visits
+        visits += 1
+        add(self, node)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Digests, "add", counted)
+        Digests(inputs, Sameness(exact=True)).of(result)
+    return visits
+
+
+def test_a_loop_in_a_body_is_refined_once_for_all_rounds_of_the_body(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    few, many = _visits(monkeypatch, 3), _visits(monkeypatch, 6)
+    assert many < 2**2.5 * few, "the square of the levels at most, not a power of 2"
+
+
+def test_exact_keys_of_loops_in_loops_are_blind_to_where_slots_stand() -> None:
+    s, t, x = *pt.dvectors("s", "t"), pt.dscalar("x")
+    digests = Digests([s, t, x], Sameness(exact=True))
+    one, other = _alike_in_loops(3, s, t, x), _alike_in_loops(3, s, t, x)
+    assert digests.of(one) == digests.of(other)
+    # The loops of both are fed the same, crossed over.
+    crossed = _alike_in_loops(3, t, s, x)
+    assert digests.of(one) != digests.of(crossed)

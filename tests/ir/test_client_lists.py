@@ -87,3 +87,27 @@ def test_variables_that_come_in_have_such_lists_too() -> None:
     assert type(fgraph.clients) is dict
     assert {type(readers) for readers in fgraph.clients.values()} == {list}
     fgraph.check_integrity()
+
+
+class _WrittenOut:
+    """What counts how often its text is asked for, which is that of a whole graph for a reader."""
+
+    texts = 0
+
+    def __repr__(self) -> str:
+        _WrittenOut.texts += 1
+        return "a reader"
+
+
+def test_no_reader_is_written_out() -> None:
+    fgraph, _ = _readers_of_one_variable(1)
+    remove_readers_fast(fgraph)
+    x = pt.dvector("x")
+    readers = [(_WrittenOut(), 0) for _ in range(200)]
+    fgraph.clients[x] = readers
+    for reader in (readers[100], readers[50], readers[150]):
+        fgraph.clients[x].remove(reader)
+    with pytest.raises(ValueError, match="not in list"):
+        fgraph.clients[x].remove(readers[100])
+    assert len(fgraph.clients[x]) == 197
+    assert not _WrittenOut.texts

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scanopt_cli.ir.older_objects import older_objects_set_aside
+from scanopt_cli.ir.older_objects import collect_rarely, older_objects_set_aside
 
 
 class _Cycle:
@@ -79,3 +79,13 @@ def test_a_program_without_collection_has_none():
     with older_objects_set_aside():
         assert not gc.get_freeze_count()
     assert not gc.isenabled()
+
+
+def test_a_process_of_its_own_collects_less_often() -> None:
+    before = gc.get_threshold()
+    try:
+        collect_rarely()
+        assert gc.get_threshold() == (10_000, *before[1:])
+        assert gc.isenabled()
+    finally:
+        gc.set_threshold(*before)

@@ -18,6 +18,7 @@ from pytensor.scan.utils import until
 from scanopt_cli.analysis.statistics import statistics
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.slots import SlotKind
+from scanopt_cli.passes.push_out import hoisting
 from scanopt_cli.pipeline.grammar import PRESETS
 from support.graph_building import assert_same_values, graph_of, only_scan, optimized, scan
 
@@ -376,3 +377,37 @@ def test_must_not_copy_rows(name: str) -> None:
     graph = graph_of(copies[name]())
     work, _ = optimized(graph, "push-out")
     assert statistics(work.fgraph).scans == 1
+
+
+def _looked_at_to_guard(monkeypatch: pytest.MonkeyPatch, count: int) -> int:
+    """Count how often a node is asked whether it may raise, to move products before a loop."""
+    rows, products = pt.dmatrix("rows"), []
+    for _ in range(count):
+        rows = pt.concatenate([rows, m])  # the length of each is one sum more
+        products.append(rows)
+    graph = graph_of(
+        scan(
+            lambda y, m, *rows: y + sum((part @ m * y).sum() for part in rows),
+            outputs_info=[x],
+            non_sequences=[m, *products],
+            n_steps=n,
+        )
+    )
+    asked = 0
+    is_total = hoisting.is_total
+
+    def counted(node: Any) -> bool:
+        nonlocal asked
+        asked += 1
+        return is_total(node)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hoisting, "is_total", counted)
+        _, remarks = optimized(graph, "push-out")
+    assert "moved" in remarks[0]
+    return asked
+
+
+def test_lengths_of_what_is_moved_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (_looked_at_to_guard(monkeypatch, count) for count in (5, 20))
+    assert many < 6 * few, "in proportion to their number"

@@ -19,7 +19,7 @@ from scanopt_cli.ir.scan_view import ScanView, is_loop
 from scanopt_cli.passes.of_scans.compile_safe.compile_safe import CompileSafe
 from scanopt_cli.passes.of_scans.save_mem.save_mem import SaveMem
 from scanopt_cli.passes.remove_unused import RemoveUnused
-from scanopt_cli.pipeline import driver
+from scanopt_cli.pipeline import contract, driver
 from scanopt_cli.pipeline.contract import Pass, PassContext, Rewrite
 from scanopt_cli.pipeline.grammar import parse
 from scanopt_cli.pipeline.loop_passes import ScanPass
@@ -27,6 +27,7 @@ from scanopt_cli.pipeline.optimizing import Snapshot, optimize
 from scanopt_cli.pipeline.runner import run_pipeline
 from scanopt_cli.remarks import Code
 from scanopt_cli.reports.remark_text import failures, text_of
+from support.benchmarks.growing_graphs import states
 from support.graph_building import graph_of, power, scan, scan_views, wasteful
 
 X = pt.dscalar("x")
@@ -247,3 +248,16 @@ def test_a_loop_that_pytensor_would_refuse_stays() -> None:
     (run,) = run_pipeline(graph.fgraph, parse("simplify"))
     assert digest(graph.fgraph) == before
     assert [remark.code for remark in run.remarks] == [Code.BODY_LEFT]
+
+
+def test_the_line_of_a_loop_is_looked_for_once_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop of a thousand outputs, each with a remark and a stack of its own, has one line."""
+    asked: list[Apply] = []
+
+    def counted(node: Apply) -> None:
+        asked.append(node)
+
+    monkeypatch.setattr(contract, "place_of", counted)
+    (run,) = run_pipeline(states(20).fgraph, parse("save-mem"))
+    assert sum(remark.count for remark in run.remarks) >= 20
+    assert len(asked) == len(set(asked))

@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 import pytest
 
 import scanopt_cli as so
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.rules.graph_checking import check
 from support.compiled_ways import NUMBA, VM, compiled
 from support.graph_building import scan
@@ -151,6 +152,28 @@ def test_rows_that_no_step_reads_are_found() -> None:
 )
 def test_twin_lengths_that_are_equal_or_not_known_or_asked_for(graph: Graph) -> None:
     assert not found(graph, "C004")
+
+
+def test_lengths_of_many_sequences_are_not_compared_in_pairs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There are 10,000 pairs of 100 sequences."""
+    asked = []
+    provably_le = Lengths.provably_le
+
+    def counted(self: Lengths, left: Any, right: Any) -> bool:
+        asked.append((left, right))
+        return provably_le(self, left, right)
+
+    monkeypatch.setattr(Lengths, "provably_le", counted)
+    for count in (30, 100):
+        vectors = [pt.dvector(f"s{i}") for i in range(count)]
+        _, outputs = over(*vectors, vectors[0][1:])
+        asked.clear()
+        findings = found(([*vectors, V], outputs), "C004")
+        assert len(asked) < 1_500
+        if count == 30:  # of a hundred, not all minima are opened
+            assert "never reads the last rows of `s0#1`: `s0#2`" in findings[0].text
 
 
 def test_too_few_rows_are_found_and_raise() -> None:

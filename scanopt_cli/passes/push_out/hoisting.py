@@ -245,11 +245,22 @@ def _placeholders(values: list[Any], known: list[Variable]) -> list[Any]:
     the lengths of the values, if these can be computed without them.
     """
     found = [placeholder(value) for value in values]
-    for place, (value, shape) in enumerate(zip(values, infer_shape(values, (), ()), strict=True)):
-        if shape and all(map(is_total, io_toposort(known, shape))):
+    shapes = infer_shape(values, (), ())
+    without_errors = _without_errors(known, [size for shape in shapes if shape for size in shape])
+    for place, (value, shape) in enumerate(zip(values, shapes, strict=True)):
+        if shape and without_errors.issuperset(shape):
             zeros = pt.zeros([_at_least_0(size) for size in shape], dtype=value.type.dtype)
             found[place] = value.type.filter_variable(zeros)
     return found
+
+
+def _without_errors(known: list[Variable], results: list[Variable]) -> set[Variable]:
+    """Return which of ``results`` are computed of ``known`` variables without an error."""
+    failing: set[Variable] = set()
+    for node in io_toposort(known, results):
+        if not is_total(node) or not failing.isdisjoint(node.inputs):
+            failing |= set(node.outputs).difference(known)
+    return set(results) - failing
 
 
 def _at_least_0(size: Any) -> Any:

@@ -64,7 +64,8 @@ def states(n: int) -> Graph:
         pairs = zip(h, h[1:] + h[:1], strict=True)
         return [pt.tanh(a * b + s * (i + 1)) for i, (a, b) in enumerate(pairs)]
 
-    return graph_of(*(ys[-1] for ys in scan(step, sequences=[s], outputs_info=starts)))
+    made = scan(step, sequences=[s], outputs_info=starts, return_list=True)
+    return graph_of(*(ys[-1] for ys in made))
 
 
 def traces(n: int) -> Graph:
@@ -131,12 +132,15 @@ def long_body(n: int) -> Graph:
 
 
 def many_taps(n: int) -> Graph:
-    """Return a loop whose state is read at ``n`` taps."""
+    """Return a loop whose state is read at ``n`` taps, at least two.
+
+    With one, a vector as the start would be its first value.
+    """
     s, start = pt.dvector("s"), pt.dvector("start")
     made = scan(
         lambda s, *y: pt.tanh(s + pt.add(*(a * (i + 1.5) for i, a in enumerate(y)))),
         sequences=[s],
-        outputs_info=[{"initial": start, "taps": list(range(-n, 0))}],
+        outputs_info=[{"initial": start, "taps": list(range(-max(n, 2), 0))}],
     )
     return graph_of(made[-1])
 
