@@ -88,6 +88,29 @@ class _Calling:
         return os.system, (self.command,)
 
 
+_PROGRAM = """
+import pytensor.tensor as pt
+import scanopt_cli as so
+from pytensor import scan
+
+x = pt.dscalar("x")
+hs = scan(lambda h: pt.tanh(h * x), outputs_info=[x], n_steps=9, return_updates=False)
+so.save(([x], [pt.grad(hs[-1], x)]), "loop.scanopt", keep_traces=True)
+"""
+
+
+def test_lines_of_programs_are_told_from_the_directory_of_the_user(
+    tmp_path: Path, cluster: DaskCluster
+) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "decay.py").write_text(_PROGRAM)
+    environment = {**os.environ, "PYTENSOR_FLAGS": "cxx=,linker=vm,traceback__limit=8"}
+    subprocess.run([sys.executable, "models/decay.py"], cwd=tmp_path, env=environment, check=True)
+    here, there = _both(tmp_path, cluster, "check", "loop.scanopt")
+    assert "models/decay.py:7" in here.out
+    assert there == here
+
+
 def _both(folder: Path, cluster: DaskCluster, *arguments: str) -> tuple[Outcome, Outcome]:
     here = scanopt(*arguments, "--jobs", "0", cwd=folder)
     there = scanopt(*arguments, "--scheduler-file", cluster.scheduler_file, cwd=folder)
