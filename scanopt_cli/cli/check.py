@@ -253,7 +253,7 @@ class _Checking(Task[_Checked]):
     @property
     def is_kept(self) -> bool:
         """Whether the same file leads to the same; what a page is made of is not kept."""
-        return not (self.trust or self.allow_packages or self.draws)
+        return self.permissions().is_strict and not self.draws
 
     def work(self, path: Path, files: Sequence[Blob], _title: str, /) -> Done[_Checked]:
         """Check a graph, mend it if that is wanted, and print what is found."""

@@ -202,6 +202,11 @@ class _Comparing(Task[tuple["FileDiff", "Part | None"]]):
             compared = Compared(found=told, violations=violations, graphs=(graphs[0], graphs[1]))
             return Done((found, diff_part(compared, f"{before} → {path}")))
 
+    @property
+    def is_kept(self) -> bool:
+        """Nothing is: differences are as large as graphs."""
+        return False
+
     def permissions(self) -> Session:
         """Return what may be loaded."""
         return Session(self.trust, self.allow_packages)

@@ -56,8 +56,8 @@ class Task[T](ABC):
 
     @property
     def is_kept(self) -> bool:
-        """Whether results may be kept for later: if they depend on nothing but what is read."""
-        return False
+        """Whether results are kept for later, since they depend on nothing but what is read."""
+        return self.permissions().is_strict
 
     def read(self, path: Path) -> Sequence[Blob]:
         """Return all that is read from disk: the content of the file, and of what it needs.

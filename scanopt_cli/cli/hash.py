@@ -95,11 +95,6 @@ class _Hashing(Task[None]):
     trust: bool
     allow_packages: tuple[str, ...]
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether the same file leads to the same."""
-        return not (self.trust or self.allow_packages)
-
     def work(self, _path: Path, files: Sequence[Blob], _title: str, /) -> Done[None]:
         """Print the digests of a graph, or return them as JSON."""
         from scanopt_cli.equivalence.hashing import hash_graph

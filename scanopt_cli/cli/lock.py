@@ -130,11 +130,6 @@ class _Locking(Task["LockedGraph"]):
     budget: Budget
     looking: Looking
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether the same file leads to the same."""
-        return self.looking.is_sure
-
     def work(self, path: Path, files: Sequence[Blob], _title: str, /) -> Done[LockedGraph]:
         """Return what is known of a graph."""
         (file,) = files

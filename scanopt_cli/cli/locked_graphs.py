@@ -53,11 +53,6 @@ class Looking:
         with plug_in_warnings():
             selected(self.settings.select, self.settings.ignore)
 
-    @property
-    def is_sure(self) -> bool:
-        """Whether what is known depends on nothing but the file."""
-        return not (self.trust or self.allow_packages)
-
     def at(self, path: Path, file: Blob, budget: Mapping[str, int]) -> LockedGraph:
         """Return what is known of the graph in a file.
 

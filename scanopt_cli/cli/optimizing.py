@@ -159,7 +159,7 @@ class Optimizing(Task[Optimized]):
     def is_kept(self) -> bool:
         """Whether the same file leads to the same: not if times are shown, or passes print."""
         of_this_run = self.draws or self.time_passes or self.print_changed
-        return not (self.trust or self.allow_packages or of_this_run)
+        return self.permissions().is_strict and not of_this_run
 
     def read(self, path: Path) -> Sequence[Blob]:
         """Return the content of the file, with recorded values if it is verified."""

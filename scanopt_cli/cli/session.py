@@ -31,6 +31,11 @@ class Session:
     trust: bool
     allow_packages: Sequence[str]
 
+    @property
+    def is_strict(self) -> bool:
+        """Whether nothing runs but what is installed with scanopt, so that files tell all."""
+        return not (self.trust or self.allow_packages)
+
     def load(self, path: Path | Blob, *, recorded: bool = False) -> Graph:
         """Load a graph; print notes and warnings on stderr. Of a path, ``recorded`` calls as well.
 

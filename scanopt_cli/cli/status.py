@@ -156,11 +156,6 @@ class _Comparing(Task["GraphStatus"]):
     limits: Mapping[str, int]
     looking: Looking
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether the same file leads to the same."""
-        return self.looking.is_sure
-
     def work(self, path: Path, files: Sequence[Blob], _title: str, /) -> Done[GraphStatus]:
         """Return how the graph is beside what is locked."""
         from scanopt_cli.gates.comparing import status_of

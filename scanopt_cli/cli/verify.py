@@ -82,11 +82,6 @@ class _Verifying(Task[None]):
     trust: bool
     allow_packages: tuple[str, ...]
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether the same two files lead to the same."""
-        return not (self.trust or self.allow_packages)
-
     def read(self, path: Path) -> Sequence[Blob]:
         """Return the contents of both files, with recorded values."""
         return [read_blob(each, recorded=True) for each in (self.a, path)]

@@ -135,6 +135,11 @@ class _Drawing(Task["Part"]):
             (graph,) = map(work.load, files)
             return Done(part_of(graph, self.shown, progress=show_progress))
 
+    @property
+    def is_kept(self) -> bool:
+        """Nothing is: what a page shows is large."""
+        return False
+
     def permissions(self) -> Session:
         """Return what may be loaded."""
         return Session(self.trust, self.allow_packages)
