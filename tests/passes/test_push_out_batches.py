@@ -174,7 +174,9 @@ def test_gradients(name: str, order: int) -> None:
         graph = graph_of(slope)
         passes = PRESETS[preset].replace(all_cases + options, all_cases)
         work, remarks = optimized(graph, passes)
-        assert any("of all steps" in r for r in remarks)
+        # A step solves a system instead, since PyTensor's rewriters in `simplify` come first.
+        is_solved = name == "4: an inverse"
+        assert any("of all steps" in r for r in remarks) is not is_solved
         for steps in (1, 4):
             data = arguments(graph, **point(steps))
             before, after = (evaluate(g.inputs, g.outputs, data) for g in (graph, work))
