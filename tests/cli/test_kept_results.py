@@ -323,8 +323,8 @@ def home(tmp_path: Path) -> Iterator[Mapping[str, str]]:
         {"PYTENSORRC": "~/missing"},
         {"PYTENSORRC": f"~/other{os.pathsep}~/.pytensorrc"},
         {"PYTENSOR_FLAGS": "base_compiledir=~/of_flags"},
-        {"PYTENSOR_FLAGS": "floatX=float32,base_compiledir='/tmp/a, b',cxx="},
-        {"PYTENSOR_FLAGS": "base_compiledir=/tmp/a,base_compiledir=/tmp/b"},
+        {"PYTENSOR_FLAGS": "floatX=float32,base_compiledir='~/a, b',cxx="},
+        {"PYTENSOR_FLAGS": "base_compiledir=~/a,base_compiledir=~/b"},
     ],
 )
 def test_where_pytensor_keeps_things_is_known_without_it(
