@@ -117,15 +117,10 @@ def digest_of(files: Iterable[Blob]) -> bytes:
     return content.digest()
 
 
-def work_on[T](
-    task: Task[T], path: Path, title: str, files: Sequence[Blob] | None = None
-) -> FileResult[T]:
-    """Do a command's work on a file, or on the content of it that was read elsewhere.
-
-    An error of any kind is part of the result.
-    """
+def work_on[T](task: Task[T], path: Path, title: str) -> FileResult[T]:
+    """Do a command's work on a file; an error of any kind is part of the result."""
     try:
-        read = task.read(path) if files is None else files
+        read = task.read(path)
         return FileResult(path, done=task.work(path, read, title), digest=digest_of(read))
     except Exception as error:
         is_out = isinstance(error, MemoryError)
@@ -148,12 +143,10 @@ def work_recorded[T](task: Task[T], path: Path, title: str) -> FileResult[T]:
     return replace(result, printed=joined(entries))
 
 
-def work_in_worker[T](
-    task: Task[T], path: Path, screens: Mapping[str, Screen], files: Sequence[Blob] | None = None
-) -> FileResult[T]:
+def work_in_worker[T](task: Task[T], path: Path, screens: Mapping[str, Screen]) -> FileResult[T]:
     """Do the same where nothing can be shown; what is printed is part of the result."""
     with recorded(screens) as entries:
-        result = work_on(task, path, str(path), files)
+        result = work_on(task, path, str(path))
         cause = result.error.__cause__ if result.error is not None else None
         if debugging.get() and cause is not None:  # it is not sent along
             traceback.print_exception(cause)
