@@ -270,5 +270,5 @@ class OnCluster[T]:
             self._ready.appendleft(ready)
             return
         path = self._paths[ready.index]
-        what = f"{_MOST_LOSSES} workers of the cluster died that worked on it"
+        what = f"{_MOST_LOSSES} workers of the cluster were lost while they worked on it"
         self._done[ready.index] = FileResult(path, error=ScanoptError(what, where=str(path)))

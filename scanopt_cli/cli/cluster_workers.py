@@ -31,6 +31,8 @@ _LOOKS = 0.5
 """Seconds between two looks at which workers there are."""
 PATIENCE = 15.0
 """Seconds in which a worker has to come if there is none; one that died may be started anew."""
+SILENCE = 30.0
+"""Seconds without a word of a worker after which it is taken for lost: it may be frozen."""
 _GATHERING = 30.0
 """Seconds in which a worker has to hand over a result that it has."""
 _FETCHING = 32
@@ -105,6 +107,7 @@ class DaskWorkers:
         self._good: set[str] = set()
         self._refused: set[str] = set()
         self._paused: dict[str, float] = {}
+        self._heard: dict[str, tuple[float, float]] = {}
         self._was_used = False
         self._looked = -_LOOKS
         self._since = time.monotonic()
@@ -123,18 +126,20 @@ class DaskWorkers:
         if time.monotonic() - self._looked < _LOOKS:
             return
         found = self._found()
+        self._looked = time.monotonic()
         for address in self._asked.keys() | self._good | self._refused:
             if address not in found:  # another may come with the address of one that is gone
                 self._asked.pop(address, None)
                 self._good.discard(address)
                 self._refused.discard(address)
+        # One that is silent is asked once more, and so used again if it answers.
+        self._good -= {each for each, worker in found.items() if self._is_silent(each, worker)}
         for address in found:
             if address not in (*self._asked, *self._good, *self._refused):
                 self._asked[address] = self._submitted(address, _FACTS, {})
         for address, facts in [(a, f) for a, f in self._asked.items() if f.done()]:
             del self._asked[address]
             self._judge(address, facts)
-        self._looked = time.monotonic()
         self.usable = {
             address: threads
             for address, worker in found.items()
@@ -218,6 +223,14 @@ class DaskWorkers:
             return int(worker["nthreads"])
         since = self._paused.setdefault(address, self._looked)
         return 0 if self._looked - since < PATIENCE else None
+
+    def _is_silent(self, address: str, worker: Mapping[str, Any]) -> bool:
+        """Whether the scheduler has not heard of a worker for long; clocks may differ."""
+        heard, since = self._heard.get(address, (None, 0.0))
+        if worker["last_seen"] != heard:
+            self._heard[address] = worker["last_seen"], self._looked
+            return False
+        return self._looked - since > SILENCE
 
     def _is_lost(self) -> ClusterError:
         hint = "see what the scheduler says, and run the command again"

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -251,6 +252,15 @@ def _ran(cluster: DaskCluster, folder: Path, scripts: Sequence[str]) -> tuple[Ba
     return batch, found
 
 
+def _noting(folder: Path) -> str:
+    """Return a script that notes the worker whose child works on it, and takes a while."""
+    return (
+        "import os, time\nfrom pathlib import Path\n"
+        f"Path({str(folder)!r}, str(os.getppid()), title[-5:]).mkdir(parents=True, exist_ok=True)\n"
+        "time.sleep(0.3)"
+    )
+
+
 def _names(count: int) -> list[str]:
     return [f"{number:02}.py" for number in range(count)]
 
@@ -263,12 +273,6 @@ def test_a_worker_is_killed_in_the_middle(
     own_cluster.start_worker(*options)
     noted = tmp_path / "begun"
     noted.mkdir()
-    # In work at the first worker: the child of it notes that, and waits.
-    script = (
-        "import os, time\nfrom pathlib import Path\n"
-        f"Path({str(noted)!r}, str(os.getppid()), title[-5:]).mkdir(parents=True, exist_ok=True)\n"
-        "time.sleep(0.3)"
-    )
 
     def kill() -> None:
         wait_for(lambda: len(list(noted.glob(f"{first.pid}/*"))) >= 3)
@@ -276,10 +280,45 @@ def test_a_worker_is_killed_in_the_middle(
 
     killing = threading.Thread(target=kill)
     killing.start()
-    batch, found = _ran(own_cluster, tmp_path / "scripts", [script] * 20)
+    batch, found = _ran(own_cluster, tmp_path / "scripts", [_noting(noted)] * 20)
     killing.join()
     assert (batch.finish(), found) == (0, _names(20))
     assert first.wait(10) == -signal.SIGKILL
+
+
+def test_a_worker_freezes_in_the_middle_and_wakes(
+    own_cluster: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scanopt_cli.cli.cluster_workers.SILENCE", 3.0)
+    first = own_cluster.start_worker("--no-nanny")
+    second = own_cluster.start_worker("--no-nanny")
+    noted = tmp_path / "begun"
+    noted.mkdir()
+
+    def begun(worker: subprocess.Popen[bytes]) -> set[str]:
+        return {path.name for path in noted.glob(f"{worker.pid}/*")}
+
+    had: set[str] = set()
+
+    def freeze() -> None:
+        wait_for(lambda: len(begun(first)) >= 3)
+        first.send_signal(signal.SIGSTOP)
+        time.sleep(1)  # a result may be on its way
+        had.update(begun(first))
+        wait_for(lambda: had & begun(second))
+        first.send_signal(signal.SIGCONT)
+        wait_for(lambda: begun(first) > had)
+
+    freezing = threading.Thread(target=freeze)
+    freezing.start()
+    try:
+        batch, found = _ran(own_cluster, tmp_path / "scripts", [_noting(noted)] * 60)
+    finally:
+        first.send_signal(signal.SIGCONT)
+        freezing.join()
+    assert (batch.finish(), found) == (0, _names(60))
+    assert begun(first) > had
+    assert had & begun(second)
 
 
 def test_a_process_that_runs_out_of_memory_is_one_of_its_own(
