@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from scanopt_cli.cli.console import out, tell
-from scanopt_cli.cli.diff_against import diff_against
+from scanopt_cli.cli.diff_against import pairs_at_revision
+from scanopt_cli.cli.diff_files import FilePair, diff_files, pairs_of_directories
 from scanopt_cli.cli.exits import ExitCode, finding
+from scanopt_cli.cli.graph_pairs import are_directories
 from scanopt_cli.cli.options import (
     AllowPackages,
     ClusterAddress,
@@ -38,7 +40,8 @@ def diff(
         list[Path],
         typer.Argument(
             metavar="A B|PATH...",
-            help="Two graph files, before and after; with --against, graph files and directories.",
+            help="Two graph files, before and after, or two directories of them; with --against, "
+            "graph files and directories.",
             readable=False,
         ),
     ],
@@ -93,7 +96,8 @@ def diff(
 ) -> ExitCode:
     """Show what was added, removed, changed and rewired from A to B, loop bodies included.
 
-    With --against, A is what git has, and B the file; a graph that is new or gone is a difference.
+    With --against, A is what git has, and B the file. Of directories, graphs of one name are
+    compared. A graph that is new or gone is a difference.
     Exits with 0 if the graphs are the same, with 1 if they differ or B is over a budget; see
     --only-budget.
     """
@@ -106,10 +110,22 @@ def diff(
     if only_budget and limits is None:
         raise ScanoptError("there is no budget", where="--only-budget", hint="give --budget COUNTS")
     where = where_to_work(jobs, cluster, scheduler_file)
+    pairs: list[FilePair[Any]]
+    name = against
     if against is not None:
-        return diff_against(
-            against,
-            graphs,
+        pairs = pairs_at_revision(graphs, against)
+    elif len(graphs) != 2:
+        raise ScanoptError(
+            f"takes two graphs, not {len(graphs)}",
+            where="diff",
+            hint="give A and B, or --against REV to compare files with what they were in git",
+        )
+    elif are_directories(*graphs):
+        pairs, name = pairs_of_directories(*graphs), str(graphs[0])
+    if name is not None:
+        return diff_files(
+            pairs,
+            name,
             limits,
             only_budget=only_budget,
             stat=stat,
@@ -122,14 +138,8 @@ def diff(
             allow_package=allow_package,
         )
     if isinstance(where, Cluster):
-        hint = "give both, or neither"
-        raise ScanoptError("is for --against", where=where.option.split()[0], hint=hint)
-    if len(graphs) != 2:
-        raise ScanoptError(
-            f"takes two graphs, not {len(graphs)}",
-            where="diff",
-            hint="give A and B, or --against REV to compare files with what they were in git",
-        )
+        hint = "give --against or two directories"
+        raise ScanoptError("is for several graphs", where=where.option.split()[0], hint=hint)
     a, b = graphs
     require_page(html, graphs)
     with session(a, b, trust=trust, allow_packages=allow_package) as work:

@@ -9,11 +9,13 @@ on another machine, and what it returned once can be kept.
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 
 from scanopt_cli.cli.error_text import debugging, told
@@ -21,7 +23,10 @@ from scanopt_cli.cli.exits import ExitCode
 from scanopt_cli.cli.recording import Printed, Screen, joined, recorded, screens
 from scanopt_cli.cli.session import Session
 from scanopt_cli.errors import ScanoptError
+from scanopt_cli.ir.older_objects import is_own
 from scanopt_cli.serialization.files import Blob, read_blob
+
+_begun = count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +124,22 @@ def digest_of(files: Iterable[Blob]) -> bytes:
 
 def work_on[T](task: Task[T], path: Path, title: str) -> FileResult[T]:
     """Do a command's work on a file; an error of any kind is part of the result."""
+    if next(_begun):
+        _forget_other_graphs()
     try:
         read = task.read(path)
         return FileResult(path, done=task.work(path, read, title), digest=digest_of(read))
     except Exception as error:
         is_out = isinstance(error, MemoryError)
         return FileResult(path, error=failure_of(path, error), died=is_out)
+
+
+def _forget_other_graphs() -> None:
+    """Forget the graphs of other files, which PyTensor may confuse with that of the next one."""
+    if is_own() and "pytensor" in sys.modules:
+        from scanopt_cli.ir.remembering import forget_graphs
+
+        forget_graphs()
 
 
 def failure_of(path: Path, error: BaseException) -> ScanoptError:

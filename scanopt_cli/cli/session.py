@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +17,6 @@ from scanopt_cli.text import plural
 
 if TYPE_CHECKING:
     from scanopt_cli.ir.graph import Graph
-
-_SESSIONS = 50
-"""After so many, what PyTensor keeps of their graphs is forgotten: there may be thousands."""
-_ended = count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +71,6 @@ def session(
     from pytensor.configdefaults import config
 
     from scanopt_cli.ir.folding import bounded_folding
-    from scanopt_cli.ir.rewritten_ops import forget_ops
 
     with (
         bounded_folding(),
@@ -88,5 +82,3 @@ def session(
         limited(*paths, trust=trust, only_read=only_read),
     ):
         yield Session(trust, allow_packages or ())
-    if next(_ended) % _SESSIONS == 0:
-        forget_ops()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,27 +37,42 @@ def require_target(target: Path, graph: Path, *, force: bool, option: str = "-o"
         raise ScanoptError("would be overwritten", where=str(graph), hint=hint)
 
 
-def targets(graphs: Sequence[Path], output: Path, *, force: bool) -> dict[Path, Path]:
+def targets(
+    graphs: Sequence[Path],
+    output: Path,
+    *,
+    force: bool,
+    option: str = "-o",
+    named: Callable[[Path], Path] = lambda name: name,
+) -> dict[Path, Path]:
     """Return where the result of each graph goes: to the file ``output``, or into the directory.
 
-    There it has the file's name; files of one name keep the directories in which they differ.
+    There it has the file's name, as ``named`` returns it; files of one name keep the directories in
+    which they differ.
 
     Raises
     ------
     ScanoptError
-        If there is no such directory, or a graph would be overwritten: by the result of another, or
-        without ``force`` by its own.
+        If there is no such directory, two results would have one name, or a graph would be
+        overwritten: by the result of another, or without ``force`` by its own.
     """
     if not output.is_dir():
         if len(graphs) > 1:
             raise ScanoptError(
                 "several graphs need a directory to write to",
-                where=f"-o {output}",
+                where=f"{option} {output}",
                 hint="create the directory first",
             )
-        require_target(output, graphs[0], force=force)
+        require_target(output, graphs[0], force=force, option=option)
         return {graphs[0]: output}
-    found = {graph: output / name for graph, name in _names(graphs).items()}
+    found = {graph: output / named(name) for graph, name in _names(graphs).items()}
+    by_target: dict[Path, Path] = {}
+    for graph, target in found.items():
+        other = by_target.setdefault(target, graph)
+        if not (other is graph or is_same_file(other, graph)):
+            what = f"would be written twice: for {other} and for {graph}"
+            hint = "write them to different directories"
+            raise ScanoptError(what, where=str(target), hint=hint)
     by_file = {file: path for path in reversed(graphs) if (file := _file(path)) is not None}
     for graph, target in found.items():
         file = _file(target)

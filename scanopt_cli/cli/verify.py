@@ -14,26 +14,46 @@ from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.console import status, tell
 from scanopt_cli.cli.exits import ExitCode, code_of
 from scanopt_cli.cli.file_work import Done, Task
+from scanopt_cli.cli.graph_pairs import GraphPair, are_directories, graph_pairs
 from scanopt_cli.cli.limits import patience
 from scanopt_cli.cli.options import (
     AllowPackages,
+    ClusterAddress,
     Format,
+    Jobs,
+    ListFormat,
+    ListOutputFormat,
     Modes,
-    OutputFormat,
+    SchedulerFile,
     Timeout,
     Trust,
 )
-from scanopt_cli.cli.results import print_result
+from scanopt_cli.cli.results import json_list, print_blocks, print_result
 from scanopt_cli.cli.session import Session, session
+from scanopt_cli.cli.where import where_to_work
+from scanopt_cli.errors import ScanoptError
 from scanopt_cli.serialization.files import Blob, read_blob
+from scanopt_cli.text import plural
 
 if TYPE_CHECKING:
-    from scanopt_cli.verification.result import Verification
+    from scanopt_cli.reports.as_json import JsonList
+    from scanopt_cli.reports.document import Paragraph
+    from scanopt_cli.verification.result import Verdict, Verification
 
 
 def verify(
-    a: Annotated[Path, typer.Argument(metavar="A", help="A graph file: the reference.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="A graph file: the one to check.")],
+    a: Annotated[
+        Path,
+        typer.Argument(metavar="A", help="A graph file: the reference; or a directory of them."),
+    ],
+    b: Annotated[
+        Path,
+        typer.Argument(
+            metavar="B",
+            help="A graph file: the one to check; or a directory of those that have the names of "
+            "A's.",
+        ),
+    ],
     runs: Annotated[
         int, typer.Option(min=1, help="How many random runs, beside recorded ones.")
     ] = 5,
@@ -43,7 +63,10 @@ def verify(
         bool, typer.Option("--strict", help="It is a difference if only A raises.")
     ] = False,
     timeout: Timeout = 300.0,
-    output_format: OutputFormat = Format.RICH,
+    output_format: ListOutputFormat = ListFormat.RICH,
+    jobs: Jobs = None,
+    cluster: ClusterAddress = None,
+    scheduler_file: SchedulerFile = None,
     trust: Trust = False,
     allow_package: AllowPackages = None,
 ) -> ExitCode:
@@ -52,33 +75,71 @@ def verify(
     Both are evaluated as they are; then the second is compiled as well, see --mode. If they differ,
     the command that finds the step, or the rewrite, is told.
     """
-    task = _Verifying(
-        a=a,
-        runs=runs,
-        seed=seed,
-        modes=tuple(mode or ()),
-        strict=strict,
-        timeout=timeout,
-        output_format=output_format,
-        trust=trust,
-        allow_packages=tuple(allow_package or ()),
+    is_one = not are_directories(a, b)
+    pairs = [GraphPair(b, a, b)] if is_one else graph_pairs(a, b)
+    before = {pair.path: pair.before for pair in pairs}
+    json = (
+        None
+        if is_one and output_format is not ListFormat.JSONL
+        else json_list(output_format, "verify")
     )
-    batch = Batch({b: None}, jobs=0)
-    batch.run(lambda _b: task)
+
+    def verifying(path: Path) -> _Verifying:
+        return _Verifying(
+            a=before[path] or a,
+            is_one=is_one,
+            runs=runs,
+            seed=seed,
+            modes=tuple(mode or ()),
+            strict=strict,
+            timeout=timeout,
+            output_format=output_format,
+            json=json,
+            trust=trust,
+            allow_packages=tuple(allow_package or ()),
+        )
+
+    verdicts: list[Verdict] = []
+    where = where_to_work(jobs, cluster, scheduler_file)
+    batch = Batch({pair.path: _problem(pair, a, b) for pair in pairs}, where, json)
+    batch.run(verifying, lambda _path, verdict: verdicts.append(verdict))
+    if json is None and verdicts and not is_one:
+        print_blocks(Format(output_format.value), [_total(verdicts)])
     return batch.finish()
 
 
+def _problem(pair: GraphPair, a: Path, b: Path) -> ScanoptError | None:
+    """Return why a pair cannot be verified, if it cannot."""
+    if pair.problem is not None:
+        return pair.problem
+    if pair.before is None:
+        return ScanoptError(f"is not in {a}", where=str(pair.path), hint="give it in both")
+    if pair.after is None:
+        return ScanoptError(f"is not in {b}", where=str(pair.path), hint="give it in both")
+    return None
+
+
+def _total(verdicts: Sequence[Verdict]) -> Paragraph:
+    """Return how many graphs there are of each verdict: ``3 graphs: 2 identical, 1 different``."""
+    from scanopt_cli.reports.document import Paragraph
+    from scanopt_cli.reports.verify_report import counted
+
+    return Paragraph(f"{plural(len(verdicts), 'graph')}: {counted(verdicts)}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Verifying(Task[None]):
+class _Verifying(Task["Verdict"]):
     """What is done with a graph: it is compared with ``a``."""
 
     a: Path
+    is_one: bool
     runs: int
     seed: int
     modes: tuple[str, ...]
     strict: bool
     timeout: float
-    output_format: Format
+    output_format: ListFormat
+    json: JsonList | None
     trust: bool
     allow_packages: tuple[str, ...]
 
@@ -86,8 +147,9 @@ class _Verifying(Task[None]):
         """Return the contents of both files, with recorded values."""
         return [read_blob(each, recorded=True) for each in (self.a, path)]
 
-    def work(self, path: Path, files: Sequence[Blob], _title: str, /) -> Done[None]:
-        """Verify both, and print what was found."""
+    def work(self, path: Path, files: Sequence[Blob], title: str, /) -> Done[Verdict]:
+        """Verify both, print what was found, and return the verdict."""
+        from scanopt_cli.reports.as_json import plain
         from scanopt_cli.reports.verify_report import verify_report
         from scanopt_cli.verification.modes import DEFAULT
         from scanopt_cli.verification.result import Verdict
@@ -95,7 +157,7 @@ class _Verifying(Task[None]):
 
         with session(*files, trust=self.trust, allow_packages=self.allow_packages) as work:
             graphs = [*map(work.load, files)]
-            with status(str(path), "verifying") as show_progress:
+            with status(title, "verifying") as show_progress:
                 found = verify_graphs(
                     *graphs,
                     runs=self.runs,
@@ -105,12 +167,19 @@ class _Verifying(Task[None]):
                     strict=self.strict,
                     progress=show_progress,
                 )
-        print_result(self.output_format, "verify", found, verify_report(found))
+        if self.json is None:
+            report = verify_report(found, title="" if self.is_one else f"{path}: ")
+            print_result(Format(self.output_format.value), "verify", found, report)
         command = _finding_the_place(self.a, path, found, self.seed)
         if command is not None:
             tell(f"where they begin to differ: {join(command)}")
-        is_kept = found.verdict is not Verdict.COULD_NOT_RUN
-        return Done(None, code=code_of(found.verdict), is_kept=is_kept)
+        told = {"source": str(path), "reference": str(self.a), **plain(found)}
+        return Done(
+            found.verdict,
+            None if self.json is None else self.json.entry(told),
+            code_of(found.verdict),
+            is_kept=found.verdict is not Verdict.COULD_NOT_RUN,
+        )
 
     def permissions(self) -> Session:
         """Return what may be loaded."""

@@ -51,3 +51,8 @@ def collect_rarely() -> None:
     of a command's time on graphs of ten thousand nodes.
     """
     gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
+
+
+def is_own() -> bool:
+    """Whether this process is scanopt's own, so that its garbage collection is ours to arrange."""
+    return gc.get_threshold()[0] == _NEW_OBJECTS

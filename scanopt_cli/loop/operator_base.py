@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,6 +19,7 @@ from pytensor.tensor.type import integer_dtypes, lscalar
 from scanopt_cli.ir.connection_patterns import pattern_of_graph
 from scanopt_cli.ir.former_scans import FormerScan
 from scanopt_cli.ir.inner_graphs import core_op
+from scanopt_cli.ir.remembering import remembered
 from scanopt_cli.ir.slots import HasSlots, InnerSlot, Slot, SlotKind, SlotView, with_arguments
 from scanopt_cli.ir.written import Names, copy_mark
 from scanopt_cli.loop.body import Body
@@ -231,7 +231,7 @@ class LoopOperator(HasInnerFunction, HasSlots):
         return type(self).__name__ + (f"{{{self.name}}}" if self.name else "")
 
 
-@lru_cache(maxsize=512)
+@remembered
 def _reached(
     fgraph: FrozenFunctionGraph, n_states: int, is_while: bool
 ) -> tuple[tuple[bool, ...], ...]:

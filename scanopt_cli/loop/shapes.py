@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,12 +22,13 @@ from pytensor.tensor.rewriting.shape import ShapeFeature
 from pytensor.tensor.shape import Shape_i
 from pytensor.tensor.variable import TensorVariable
 
+from scanopt_cli.ir.remembering import remembered
 from scanopt_cli.loop.body import Body, HasBody, Symbolic
 
 type Shape = tuple[Symbolic, ...]
 
 
-@lru_cache(maxsize=512)
+@remembered
 def kept_lengths(graph: FrozenFunctionGraph, n_states: int) -> tuple[tuple[bool, ...], ...]:
     """Return for each state and dimension, whether every step provably keeps its length."""
     return tuple(
@@ -37,7 +37,7 @@ def kept_lengths(graph: FrozenFunctionGraph, n_states: int) -> tuple[tuple[bool,
     )
 
 
-@lru_cache(maxsize=512)
+@remembered
 def next_lengths(
     graph: FrozenFunctionGraph, n_states: int
 ) -> tuple[tuple[frozenset[tuple[int, int]], ...], ...]:
@@ -164,7 +164,7 @@ def traced_shapes(
     return found
 
 
-@lru_cache(maxsize=512)
+@remembered
 def _traced_lengths(
     graph: FrozenFunctionGraph, n_states: int, is_while: bool
 ) -> tuple[Body, list[list[tuple[Symbolic, bool]] | None]]:

@@ -16,16 +16,17 @@ _COLUMNS = (
 )
 
 
-def audit_report(report: AuditReport) -> Iterator[Block]:
-    """Yield the verdict and a table of every global, refused ones first."""
+def audit_report(report: AuditReport, *, only_refused: bool = False) -> Iterator[Block]:
+    """Yield the verdict and a table of every global, refused ones first, or of these alone."""
     if report.refusal is None:
         yield Paragraph(Span(f"{report.path}: would be loaded", Style.GOOD))
     else:
         yield Paragraph(Span(f"would be refused: {report.refusal}", Style.BAD))
-    for line in report.holds:
+    for line in () if only_refused else report.holds:
         yield Paragraph(line)
-    if report.globals:
-        ordered = sorted(report.globals, key=lambda item: (item.allowed, item.module))
+    shown = [item for item in report.globals if not (only_refused and item.allowed)]
+    if shown:
+        ordered = sorted(shown, key=lambda item: (item.allowed, item.module))
         yield Table(
             _COLUMNS,
             [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from scanopt_cli.reports.document import Block, Item, Paragraph, Span, Style
 from scanopt_cli.text import at_place, few, plural
@@ -13,6 +14,12 @@ _STYLES = {
     Verdict.AGREES: Style.GOOD,
     Verdict.DIFFERS: Style.BAD,
     Verdict.COULD_NOT_RUN: Style.WARNING,
+}
+_COUNTED = {
+    Verdict.IDENTICAL: "identical",
+    Verdict.AGREES: "agreeing",
+    Verdict.DIFFERS: "different",
+    Verdict.COULD_NOT_RUN: "not run",
 }
 # A wrong graph differs everywhere; the first few places say enough.
 _MOST = 10
@@ -35,6 +42,12 @@ def notes(verification: Verification) -> list[str]:
         *([f"… {hidden} more"] if hidden > 0 else []),
         *(f"note: {note}" for note in (*verification.remarks, *verification.notes)),
     ]
+
+
+def counted(verdicts: Iterable[Verdict]) -> str:
+    """Return how many graphs there are of each verdict: ``2 identical, 1 different``."""
+    counts = Counter(verdicts)
+    return ", ".join(f"{counts[each]} {text}" for each, text in _COUNTED.items() if counts[each])
 
 
 def summary(verification: Verification) -> str:

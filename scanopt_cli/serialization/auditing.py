@@ -14,7 +14,7 @@ from scanopt_cli.presentation import Presented
 from scanopt_cli.serialization.data.container import document_of, payload_of
 from scanopt_cli.serialization.data.contents import class_names, contents
 from scanopt_cli.serialization.data.names import class_of
-from scanopt_cli.serialization.files import DATA_MAGIC, read_file
+from scanopt_cli.serialization.files import DATA_MAGIC, Blob, read_blob, unpacked
 from scanopt_cli.serialization.loading import interpret
 from scanopt_cli.serialization.unpickler.allowlist import Allowlist, Refusal
 from scanopt_cli.serialization.unpickler.dropping import left_out
@@ -72,7 +72,6 @@ class AuditReport(Presented):
         return self.refusal is None
 
 
-@bounded_folding()
 def audit(path: str | os.PathLike[str], allow_packages: Sequence[str] = ()) -> AuditReport:
     """List what the file ``path`` refers to and whether the default loader would accept it.
 
@@ -87,8 +86,14 @@ def audit(path: str | os.PathLike[str], allow_packages: Sequence[str] = ()) -> A
     LoadError
         If the file cannot be read, or is neither data nor a pickle.
     """
-    where = str(path)
-    data = read_file(Path(path))
+    return audit_blob(read_blob(Path(path)), allow_packages)
+
+
+@bounded_folding()
+def audit_blob(file: Blob, allow_packages: Sequence[str] = ()) -> AuditReport:
+    """Do the same with a file that is read."""
+    where = file.name
+    data = unpacked(file.data, where)
     if data.startswith(DATA_MAGIC):
         return _audit_data(data, where)
     try:

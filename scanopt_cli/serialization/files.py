@@ -233,7 +233,11 @@ def is_data_path(path: Path) -> bool:
     return path.name.removesuffix(".gz").endswith(DATA_SUFFIX)
 
 
+def stem_of(path: Path) -> str:
+    """Return what a graph file is called, without how its name ends: ``a`` for ``a.pkl.gz``."""
+    return Path(path.name.removesuffix(".gz")).stem
+
+
 def values_path(path: Path) -> Path:
     """Return the name of the values beside a graph: ``a.values.npz`` for ``a.pkl.gz``."""
-    stem = path.name.removesuffix(".gz")
-    return path.with_name(f"{Path(stem).stem}.values.npz")
+    return path.with_name(f"{stem_of(path)}.values.npz")

@@ -181,6 +181,26 @@ class Revision:
         return content
 
 
+@dataclass(frozen=True, slots=True)
+class FileInGit:
+    """A file as it is at a revision, under a path."""
+
+    revision: Revision
+    path: Path
+    file: StoredFile
+
+    def __str__(self) -> str:
+        return f"{self.revision.name}:{self.path}"
+
+    def holds(self, data: bytes) -> bool:
+        """Whether it has this content, for which git need not be asked."""
+        return self.file.holds(data)
+
+    def read(self) -> Blob:
+        """Return its content, as `Revision.read` does."""
+        return self.revision.read(self.path, self.file)
+
+
 def pointed_at(data: bytes) -> str | None:
     """Return the SHA-256 of the content that a pointer of Git LFS stands for."""
     found = _POINTER.fullmatch(data) if len(data) <= _LONGEST_POINTER else None

@@ -203,7 +203,10 @@ def test_a_file_that_costs_three_workers_is_told(
     done = ran(monkeypatch, tmp_path, [SLOW] * 5, workers)
     assert (done.code, done.found) == (2, ["00.py", "02.py", "03.py", "04.py"])
     assert len([name for _, name in workers.begun if name == "01.py"]) == 3
-    assert "01.py: 3 workers of the cluster were lost while they worked on it" in capsys.readouterr().err
+    assert (
+        "01.py: 3 workers of the cluster were lost while they worked on it"
+        in capsys.readouterr().err
+    )
 
 
 def test_without_workers_it_ends_with_what_is_done(

@@ -139,3 +139,70 @@ def test_directories_hold_both_kinds(pickled: Path, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     assert all(name in done.out for name in ("a.scanopt", "b.pkl", "c.scanopt.gz", "d.pkl.gz"))
     assert "index.json" not in done.out
+
+
+@pytest.fixture
+def many(pickled: Path, tmp_path: Path) -> Path:
+    """A folder with a graph in two forms, in two directories, and a file that is none."""
+    folder = tmp_path / "graphs"
+    (folder / "deep").mkdir(parents=True)
+    so.save(so.load(pickled), folder / "a.pkl")
+    so.save(so.load(pickled), folder / "deep" / "b.pkl.gz")
+    so.save(so.load(pickled), folder / "c.scanopt")
+    (folder / "bad.pkl").write_bytes(b"no pickle")
+    return folder
+
+
+def test_a_directory_to_a_directory(many: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    done = scanopt("convert", "graphs", "out", "-j", "2", cwd=tmp_path)
+    assert done.code == 2
+    assert "graphs/bad.pkl" in done.err
+    assert "1 of 4 graphs failed" in done.err
+    assert sorted(path.name for path in out.iterdir()) == ["a.scanopt", "b.scanopt", "c.scanopt"]
+    assert {so.digest(so.load(path)) for path in out.iterdir()} == {
+        so.digest(so.load(many / "a.pkl"))
+    }
+    assert scanopt("verify", "graphs/a.pkl", "out/a.scanopt", cwd=tmp_path).code == 0
+
+
+@pytest.mark.parametrize(("suffix", "magic"), [(".pkl", b"\x80"), (".pkl.gz", b"\x1f\x8b")])
+def test_by_suffix(suffix: str, magic: bytes, many: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    done = scanopt("convert", many / "a.pkl", many / "c.scanopt", out, "--suffix", suffix)
+    assert done.code == 0, done.err
+    assert sorted(path.name for path in out.iterdir()) == [f"a{suffix}", f"c{suffix}"]
+    assert all(path.read_bytes().startswith(magic) for path in out.iterdir())
+
+
+def test_from_a_list(many: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (tmp_path / "list").write_text("graphs/a.pkl\n")
+    done = scanopt("convert", "--files-from", "list", "out", cwd=tmp_path)
+    assert (done.code, [path.name for path in out.iterdir()]) == (0, ["a.scanopt"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["graphs"], "OUT is missing; give where to write, such as graphs.scanopt"),
+        (["graphs", "none.scanopt"], "several graphs need a directory to write to"),
+        (["graphs/a.pkl", "a.pkl", "--suffix", ".pkl"], "--suffix: is for a directory"),
+        (["graphs/a.pkl", "graphs/c.scanopt", "graphs"], "graphs/c.scanopt: would be overwritten"),
+        (["graphs/a.pkl", "graphs/a.pkl.gz", "twin"], "twin/a.scanopt: would be written twice"),
+        (["graphs/a.pkl", "twin", "--suffix", "zip"], "--suffix"),
+    ],
+)
+def test_bad_options_of_many(words: list[str], message: str, many: Path, tmp_path: Path) -> None:
+    (tmp_path / "twin").mkdir()
+    for folder in ("graphs", "twin"):
+        so.save(so.load(many / "a.pkl"), tmp_path / folder / "a.pkl.gz")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    done = scanopt("convert", *words, cwd=tmp_path)
+    assert done.code == 2
+    assert message in " ".join(done.err.split())
+    assert "Traceback" not in done.err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before

@@ -13,7 +13,7 @@ from typing import Any
 from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 
-from scanopt_cli.errors import LoadError, NotDataError
+from scanopt_cli.errors import ConfusedGraphError, LoadError, NotDataError
 from scanopt_cli.ir.graph import check_counts
 from scanopt_cli.serialization.archives import members_of, packed
 from scanopt_cli.serialization.data.decoding import Arrays
@@ -166,6 +166,8 @@ def payload_of(data: bytes, where: str) -> dict[str, Any]:
         reader.read(document["parts"])
         payload = _payload(document, reader, arrays)
         arrays.check_all_used()
+    except ConfusedGraphError:
+        raise  # for which the file is not the reason
     except LoadError as error:
         raise LoadError(f"{TABLE}: {error.what}", where=where, hint="write it again") from None
     except Exception as error:
