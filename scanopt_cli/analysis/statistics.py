@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 
 from pytensor.graph.basic import Variable
@@ -88,8 +88,13 @@ class _Sizes:
     elements: Formula = field(default_factory=Formula)
     bytes: Formula = field(default_factory=Formula)
 
-    def __add__(self, other: _Sizes) -> _Sizes:
-        return _Sizes(self.elements + other.elements, self.bytes + other.bytes)
+    @classmethod
+    def total(cls, parts: Sequence[_Sizes]) -> _Sizes:
+        """Return the sum of ``parts``, in time linear in their terms."""
+        return cls(
+            Formula.total(part.elements for part in parts),
+            Formula.total(part.bytes for part in parts),
+        )
 
     def around(self, outer: BodyLengths) -> _Sizes:
         """Return sizes in the body of a node in what is known around it."""
@@ -111,7 +116,7 @@ class _Counter:
 
     def _count(self, graph: AbstractFunctionGraph) -> tuple[dict[str, int], _Sizes]:
         counts = dict.fromkeys(COUNTS, 0)
-        sizes = _Sizes()
+        sizes = []
         counts["outer_nodes"] = len(graph.apply_nodes)
         for node in graph.toposort():
             if is_loop(node):
@@ -123,15 +128,15 @@ class _Counter:
                         counts[COUNTED[slot.kind]] += 1
                     if has_buffer(slot, lambda output: bool(graph.clients.get(output))):
                         elements = buffer_elements(view, slot, lengths)
-                        sizes += _Sizes(elements, elements.scaled(_item_size(slot)))
+                        sizes.append(_Sizes(elements, elements.scaled(_item_size(slot))))
             for inner in inner_graphs(node.op):
                 inner_counts, inner_sizes = self.count(inner)
                 if inner_sizes.elements.terms:
                     inner_sizes = inner_sizes.around(BodyLengths(node))
                 for name, count in inner_counts.items():
                     counts["inner_nodes" if name == "outer_nodes" else name] += count
-                sizes += inner_sizes
-        return counts, sizes
+                sizes.append(inner_sizes)
+        return counts, _Sizes.total(sizes)
 
 
 def buffer_bytes(view: SlotView, slots: Iterable[Slot], lengths: Lengths | None = None) -> Formula:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from pytensor.compile.aliasing import Supervisor
 from pytensor.compile.mode import Mode, get_mode
-from pytensor.compile.ops import DeepCopyOp
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
 from pytensor.scalar.basic import ScalarOp
@@ -26,6 +25,7 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import Holder, NamedLoop
 from scanopt_cli.autodiff.stages import RewriteTimeoutError, rewrite_as_pytensor
+from scanopt_cli.ir.copies import copied
 from scanopt_cli.ir.inner_graphs import inner_graphs
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import TRACED, Slot, SlotKind
@@ -118,13 +118,20 @@ def _rows(slot: Slot, axis: int, numbers: Numbers) -> Any:
     if slot.kind is SlotKind.NIT_SOT:
         return numbers.of(slot.outer_input)
     buffer, numbers = numbers.source(slot.outer_input)
-    while (node := buffer.owner) is not None and isinstance(node.op, IncSubtensor | DeepCopyOp):
-        buffer, numbers = numbers.source(node.inputs[0])
+    while (earlier := _earlier(buffer)) is not None:
+        buffer, numbers = numbers.source(earlier)
+    node = buffer.owner
     known = buffer.type.shape[axis]
     if known is None and node is not None and isinstance(node.op, Alloc | AllocEmpty):
         lengths = node.inputs[isinstance(node.op, Alloc) :]
         known = numbers.of(lengths[axis])
     return known
+
+
+def _earlier(buffer: Any) -> Any:
+    """Return the buffer of as many rows that a buffer was made from, ``None`` if there is none."""
+    is_written = isinstance(buffer.owner_op, IncSubtensor)
+    return buffer.owner.inputs[0] if is_written else copied(buffer)
 
 
 class Numbers:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from typing import ClassVar
 
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.tensor.subtensor import IncSubtensor
 
@@ -42,8 +45,8 @@ class LastOfNoSteps(PassRule):
     codes: ClassVar[frozenset[str]] = frozenset({Code.LAST_GUARDED})
 
     def __init__(self) -> None:
-        # Of each graph, the nodes that write one row of an array, found once for all its loops.
-        self._writes: dict[int, list[Apply]] = {}
+        # Of each graph, what is found once for all its loops.
+        self._writes: dict[int, _RowWrites] = {}
 
     def text(self, remarks: Sequence[Remark]) -> str:
         """Return the text of the finding."""
@@ -58,9 +61,9 @@ class LastOfNoSteps(PassRule):
         """
         writes = self._writes.get(id(loop.graph))
         if writes is None:
-            writes = self._writes[id(loop.graph)] = list(_row_writes(loop.graph))
+            writes = self._writes[id(loop.graph)] = _RowWrites(loop.graph)
         lengths = Lengths(loop.view.n_steps)
-        if any(_writes_last(node, lengths) for node in writes):
+        if writes.write_last_of(loop.view.n_steps, lengths):
             return []
         accesses = accesses_of_outputs(loop.view, loop.clients)
         is_map = loop.view.is_while or not loop.view.of_kind(*STATES)
@@ -88,12 +91,43 @@ class LastOfNoSteps(PassRule):
         )
 
 
-def _row_writes(graph: AbstractFunctionGraph) -> Iterator[Apply]:
-    """Yield the nodes of a graph that write one row of an array."""
-    for node in graph.apply_nodes:
-        indices = indices_from(node, 0) if isinstance(node.op, IncSubtensor) else ()
-        if indices and not isinstance(indices[0], slice):
-            yield node
+class _RowWrites:
+    """The nodes of a graph that write one row of an array.
+
+    A length depends on what the array is computed from. So of a loop, only those nodes are looked
+    at that depend on all that its number of steps depends on.
+    """
+
+    def __init__(self, graph: AbstractFunctionGraph) -> None:
+        order = graph.toposort()
+        self._nodes = [node for node in order if _writes_row(node)]
+        # Of each variable, a bit for each of these nodes whose array depends on it.
+        self._dependent: dict[Variable, int] = defaultdict(int)
+        for bit, node in enumerate(self._nodes):
+            self._dependent[node.inputs[0]] |= 1 << bit
+        for node in reversed(order):
+            found = reduce(or_, (self._dependent.get(v, 0) for v in node.outputs), 0)
+            for variable in node.inputs if found else ():
+                self._dependent[variable] |= found
+        self._known: dict[Variable, bool] = {}
+
+    def write_last_of(self, n_steps: Variable, lengths: Lengths) -> bool:
+        """Whether any writes the last row of an array that has one for each of so many steps."""
+        known = self._known.get(n_steps)
+        if known is None:
+            asked = (1 << len(self._nodes)) - 1
+            for atom in lengths.steps.atoms:
+                asked &= self._dependent.get(atom.variable, 0)
+            nodes = (node for bit, node in enumerate(self._nodes) if asked >> bit & 1)
+            known = self._known[n_steps] = any(_writes_last(node, lengths) for node in nodes)
+        return known
+
+
+def _writes_row(node: Apply) -> bool:
+    if not isinstance(node.op, IncSubtensor):
+        return False
+    indices = indices_from(node, 0)
+    return bool(indices) and not isinstance(indices[0], slice)
 
 
 def _writes_last(node: Apply, lengths: Lengths) -> bool:

@@ -76,6 +76,7 @@ def folder(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (graphs / "updated.pkl").write_bytes(pickle.dumps(([x], [(x * weight).sum()])))
     (graphs / "runs.pkl").write_bytes(pickle.dumps(_Calling(f"touch {folder / 'has_run'}")))
     commit(folder)
+    shutil.copytree(graphs, folder / "earlier")
     shutil.copy(files / "power.pkl", graphs / "wasteful.pkl")
     save(load(files / "hessian.pkl"), graphs / "grad.scanopt")
     return folder
@@ -129,6 +130,8 @@ def _both(folder: Path, cluster: DaskCluster, *arguments: str) -> tuple[Outcome,
         "check graphs/power.scanopt",
         "check graphs/broken.pkl",
         "optimize graphs/power.scanopt graphs/clean.pkl --verify -v",
+        "verify earlier graphs --mode plain --runs 2",
+        "diff earlier graphs --stat",
         "diff --against main graphs",
         "diff --against main graphs --budget scans=1 --format json",
     ],

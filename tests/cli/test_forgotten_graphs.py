@@ -19,24 +19,6 @@ ys = pytensor.scan(lambda y: pt.arctan2(zero, -abs(y)), outputs_info=[x], n_step
                    return_updates=False)
 so.save(([x], [ys[-1]]), sys.argv[2])
 """
-_LEFT = """
-import gc, sys
-from pytensor.graph.basic import FrozenApply
-import scanopt_cli as so
-from scanopt_cli.ir.remembering import forget_graphs
-from scanopt_cli.rules.graph_checking import check
-
-def work(path):
-    graph = so.load(path)
-    check(graph)
-    so.optimize(graph)
-
-for path in sys.argv[1:]:
-    work(path)
-    left = len(FrozenApply._cache)
-    forget_graphs()
-    print(left > 0, len(FrozenApply._cache))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +48,3 @@ def test_each_is_as_it_is_alone(command: str, jobs: str, zeros: Path) -> None:
     else:
         assert lines[:2] == wanted
     assert len(lines) == 3
-
-
-def test_nothing_of_a_graph_is_left(files: Path) -> None:
-    paths = [files / f"{name}.pkl" for name in ("wasteful", "power", "grad", "hessian", "off")]
-    command = [sys.executable, "-c", _LEFT, *map(str, paths)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["True 0"] * len(paths)

@@ -20,9 +20,11 @@ from pytensor.scan.utils import until
 
 import scanopt_cli as so
 from scanopt_cli.equivalence.canonical import digest
+from scanopt_cli.ir.copies import number_of_copy
 from scanopt_cli.ir.graph import Graph
+from scanopt_cli.ir.slots import SlotKind
 from support.evaluating import assert_same_outcomes, evaluate
-from support.graph_building import arguments, graph_of, optimized, scan
+from support.graph_building import arguments, graph_of, optimized, scan, scan_views
 
 x, w = pt.dscalars("x", "w")
 n = pt.lscalar("n")
@@ -153,6 +155,26 @@ def test_case_5_gradients_of_loops_with_several_states() -> None:
         assert_same_outcomes(
             [np.array([4.0, 2.0, 1.0]), np.array([9.0, 3.0, 1.0])], compiled(graph, preset, data)
         )
+
+
+def test_case_5_many_states_have_few_copies_each() -> None:
+    many = 40
+    ps = [pt.dvector() for _ in range(many)]
+    outputs = [scan(lambda p, y: 2 * y * p, sequences=[p], outputs_info=[x])[-1] for p in ps]
+    graph = graph_of(*(pt.grad(y, p) for y, p in zip(outputs, ps, strict=True)))
+    work, remarks = optimized(graph, "compile-safe")
+    assert len([told for told in remarks if "copied the initial buffers" in told]) == many - 1
+    starts = [
+        slot.outer_input
+        for view in scan_views(work.fgraph)
+        for slot in view.of_kind(SlotKind.MIT_MOT)
+    ]
+    assert sorted(number_of_copy(start)[0] for start in starts) == list(range(many))
+    copies = [node for node in work.fgraph.apply_nodes if isinstance(node.op, DeepCopyOp)]
+    assert len(copies) < 5 * many  # those of other cases, too
+    again, remarks = optimized(work, "compile-safe")
+    assert not [told for told in remarks if "copied the initial buffers" in told]
+    assert len(again.fgraph.apply_nodes) == len(work.fgraph.apply_nodes)
 
 
 def test_case_5_starts_that_are_constant() -> None:

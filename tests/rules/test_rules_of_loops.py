@@ -10,20 +10,23 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.basic import Apply
 from pytensor.graph.replace import vectorize_graph
 
 import scanopt_cli as so
+from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.named_loops import named_loops
 from scanopt_cli.analysis.step_costs import step_cost
 from scanopt_cli.ir.graph import as_graph
 from scanopt_cli.ir.scan_view import ScanView
 from scanopt_cli.ir.slots import SlotKind
 from scanopt_cli.pipeline.grammar import PRESETS
+from scanopt_cli.rules import last_of_no_steps
 from scanopt_cli.rules.compiled_loops import CompiledLoop, Numbers, rows_kept, scans_in
 from scanopt_cli.rules.finding_costs import time_text
 from scanopt_cli.rules.graph_checking import check
 from scanopt_cli.rules.rule_registry import rules
-from support.graph_building import scan
+from support.graph_building import graph_of, scan
 from support.seeded_loops import MORE_VALUES, SEEDED_LOOPS, Graph, N, traced
 from support.tiers import IS_DEEP, deep
 
@@ -279,6 +282,27 @@ def test_a_body_that_pytensor_cannot_hold_is_not_tried() -> None:
     v, zeros = pt.tensor("v", shape=(3,), dtype="float64"), np.array([[0.0, -0.0, 1.0]] * 3)
     found = scan(lambda h: pt.as_tensor(zeros) @ h, outputs_info=[v], n_steps=N)
     assert [each.code for each in check(([v, N], [found[-1]])).findings] == ["C002"]
+
+
+def test_a_loop_is_compared_with_the_writes_that_depend_on_its_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of many loops, each with its gradient, no loop is compared with the gradients of others."""
+    asked, writes_last = [], last_of_no_steps._writes_last
+
+    def noting(node: Apply, lengths: Lengths) -> bool:
+        asked.append(node)
+        return writes_last(node, lengths)
+
+    monkeypatch.setattr(last_of_no_steps, "_writes_last", noting)
+    many = 6
+    starts = [pt.dscalar() for _ in range(many)]
+    outputs = []
+    for start in starts:
+        ys = scan(lambda s, h: pt.sin(h * s), sequences=[pt.dvector()], outputs_info=[start])
+        outputs.append(pt.grad(ys[-1], start))
+    assert check(graph_of(*outputs), select=["C002"]).findings == ()
+    assert many <= len(asked) <= 2 * many
 
 
 def test_rows_of_a_batch_that_is_no_one_number() -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytensor.tensor as pt
-from pytensor.compile.ops import DeepCopyOp
 from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle
@@ -22,6 +21,7 @@ from scanopt_cli.analysis.affine import ZERO
 from scanopt_cli.analysis.initial_buffers import with_room
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.analysis.loop_lengths import is_start
+from scanopt_cli.ir.copies import copied
 from scanopt_cli.ir.indexing import number
 
 
@@ -73,8 +73,8 @@ def buffer_of(
     """
     length = lengths.length_of(rows)
     made: Any = rows
-    while isinstance(made.owner_op, SpecifyShape | DeepCopyOp):
-        made = made.owner.inputs[0]
+    while (source := _undeclared(made)) is not None:
+        made = source
     is_buffer = isinstance(made.owner_op, Alloc | IncSubtensor) or lengths.steps == ZERO
     if was_one:
         is_buffer |= isinstance(made, Constant)
@@ -89,6 +89,12 @@ def buffer_of(
     elif not is_start(length, count):
         rows = rows[:count]
     return _with_room(rows, kind, count, rows_and_steps)
+
+
+def _undeclared(rows: Any) -> Any:
+    """Return the same rows before they were copied or declared, ``None`` if they were not."""
+    is_declared = isinstance(rows.owner_op, SpecifyShape)
+    return rows.owner.inputs[0] if is_declared else copied(rows)
 
 
 def _with_room(rows: Any, kind: Any, count: int, rows_and_steps: Callable[[int], Any]) -> Variable:

@@ -65,7 +65,9 @@ class CompileSafe(Pass):
        ``c`` never equals the number ``K``. (``ScanMerge`` merges loops whose conditions read states
        that only start equal.)
     5. mit_sots or mit_mots with the same taps, in one loop or several, may start equal: each starts
-       with a different number of copies. (``scan_merge_inouts`` treats them as one.)
+       with another copy. (``scan_merge_inouts`` treats them as one.) Copies differ in how often the
+       array is copied, and whether with an axis of length 1 before or after the others; the
+       thousandth state has 6.
     6. Rows of an output are read in a way that PyTensor's ``scan_reduce_nsteps`` and
        ``scan_reduce_trace`` may get wrong: the reader reads a copy, through which they do not look.
        These reads are

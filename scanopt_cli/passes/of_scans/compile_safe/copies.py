@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, cast
 
 import pytensor.tensor as pt
@@ -18,6 +17,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, IncSubtensor, Subtensor
 from scanopt_cli.analysis.accesses.indices import RowIndex, read_index
 from scanopt_cli.analysis.buffers import is_whole
 from scanopt_cli.analysis.lengths import Lengths
+from scanopt_cli.ir.copies import number_of_copy, numbered_copy
 from scanopt_cli.ir.indexing import number
 from scanopt_cli.ir.scan_view import ScanView, scan_op
 from scanopt_cli.ir.slots import STATES, TRACED, Slot, SlotKind
@@ -27,40 +27,47 @@ from scanopt_cli.remarks import Code
 
 
 def copy_buffers(context: PassContext) -> Iterator[Rewrite]:
-    """Give states whose initial buffers may become equal a different number of copies each.
+    """Give states whose initial buffers may become equal a different copy each.
 
     PyTensor compares the buffers of mit_sots, and of mit_mots, of all loops that it merges.
     """
-    taken: dict[object, set[int]] = {}
+    taken: dict[object, _Numbers] = {}
     for view in _loops(context):
         copied = []
         for slot in view.of_kind(SlotKind.MIT_SOT, SlotKind.MIT_MOT):
-            depth, buffer = _copies(slot.outer_input)
+            number, buffer = number_of_copy(slot.outer_input)
             origin = _origin(buffer)
             # Different inputs of the graph stay different, and so do different constants.
             row: Any = slot.inner_inputs[0].type
             of_origin = None if origin is None else context.same(origin)
             key = (slot.kind, slot.taps, row.dtype, row.ndim, of_origin)
-            wanted = next(n for n in count(depth) if n not in taken.get(key, ()))
-            taken.setdefault(key, set()).add(wanted)
-            if wanted > depth:
+            wanted = taken.setdefault(key, _Numbers()).free(number)
+            if wanted > number:
                 if all(isinstance(root, Constant) for root in graph_inputs([buffer])):
                     buffer = _unfolded(buffer)
-                for _ in range(wanted):
-                    buffer = deep_copy_op.make_node(buffer).outputs[0]
-                slot.outer_input = buffer
+                slot.outer_input = numbered_copy(buffer, wanted)
                 copied.append(slot)
         if copied:
             context.passed(view, Code.BUFFERS_COPIED, states=len(copied))
             yield Rewrite(view.rebuild())
 
 
-def _copies(variable: Any) -> tuple[int, Any]:
-    """Return how many nested copies wrap a buffer, and the buffer that they copy."""
-    depth = 0
-    while variable.owner is not None and isinstance(variable.owner.op, DeepCopyOp):
-        variable, depth = variable.owner.inputs[0], depth + 1
-    return depth, variable
+class _Numbers:
+    """Numbers of copies, each of which is given once."""
+
+    def __init__(self) -> None:
+        self._taken: set[int] = set()
+        self._next = 0
+
+    def free(self, least: int) -> int:
+        """Return the first number from ``least`` on that was not given before."""
+        number = max(least, self._next) if least in self._taken else least
+        while number in self._taken:
+            number += 1
+        self._taken.add(number)
+        while self._next in self._taken:
+            self._next += 1
+        return number
 
 
 def _origin(buffer: Any) -> Variable | None:
