@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 from pytensor.graph.basic import FrozenApply
@@ -20,6 +21,7 @@ from pytensor.graph.rewriting.basic import OpToRewriterTracker
 _MOST = 512
 # What a weak dictionary has for what is collected is collected in the next round.
 _ROUNDS = 5
+_times = count(1)
 _caches: list[Any] = []
 _rewriters: list[OpToRewriterTracker] = []
 """The notes of rewriters that are set aside."""
@@ -40,16 +42,17 @@ def forget_graphs() -> None:
     """
     for cache in _caches:
         cache.cache_clear()
-    is_first = not gc.get_freeze_count()
-    if is_first:
+    number = next(_times)
+    sets_aside = not number & (number - 1)  # ever more rarely, since ever less is new and stays
+    if sets_aside:
         _rewriters.extend(_newer_rewriters())
     _forget_ops(_rewriters)
     _collect()
-    if is_first:
-        gc.freeze()
-    elif FrozenApply._cache:
+    if FrozenApply._cache and not sets_aside:
         _forget_ops(_newer_rewriters())
         _collect()
+    if sets_aside:
+        gc.freeze()
 
 
 def _newer_rewriters() -> list[OpToRewriterTracker]:
