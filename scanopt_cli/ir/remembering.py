@@ -12,7 +12,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from functools import lru_cache
-from itertools import count
 from typing import Any
 
 from pytensor.graph.basic import FrozenApply
@@ -21,7 +20,8 @@ from pytensor.graph.rewriting.basic import OpToRewriterTracker
 _MOST = 512
 # What a weak dictionary has for what is collected is collected in the next round.
 _ROUNDS = 5
-_times = count(1)
+# So many objects take garbage collection a few thousandths of a second.
+_MANY = 20_000
 _caches: list[Any] = []
 _rewriters: list[OpToRewriterTracker] = []
 """The notes of rewriters that are set aside."""
@@ -37,22 +37,21 @@ def remembered[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 def forget_graphs() -> None:
     """Forget the graphs that are gone, in a process that is scanopt's own.
 
-    The first time, it looks through all objects of the process, which takes some hundredths of a
-    second, and sets them aside; from then on, through those that are newer.
+    What is left, as of modules that were imported meanwhile, is set aside if it is much, so that
+    garbage collection looks at what is newer: a few thousandths of a second.
     """
     for cache in _caches:
         cache.cache_clear()
-    number = next(_times)
-    sets_aside = not number & (number - 1)  # ever more rarely, since ever less is new and stays
-    if sets_aside:
-        _rewriters.extend(_newer_rewriters())
     _forget_ops(_rewriters)
     _collect()
-    if FrozenApply._cache and not sets_aside:
-        _forget_ops(_newer_rewriters())
+    left = len(gc.get_objects())
+    if FrozenApply._cache or left > _MANY:
+        newer = _newer_rewriters()
+        _forget_ops(newer)
         _collect()
-    if sets_aside:
-        gc.freeze()
+        if left > _MANY:
+            _rewriters.extend(newer)
+            gc.freeze()
 
 
 def _newer_rewriters() -> list[OpToRewriterTracker]:
