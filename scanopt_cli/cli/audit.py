@@ -22,7 +22,7 @@ from scanopt_cli.cli.options import (
     ListFormat,
     ListOutputFormat,
 )
-from scanopt_cli.cli.results import json_list, print_blocks, print_result
+from scanopt_cli.cli.results import json_of, print_blocks, print_result
 from scanopt_cli.cli.session import Session
 from scanopt_cli.serialization.files import Blob
 from scanopt_cli.text import plural
@@ -50,8 +50,8 @@ def audit(
 ) -> ExitCode:
     """List what files refer to, running none of it; exit 1 if loading would refuse any."""
     found = graph_files(files, files_from)
-    is_one = files_from is None and list(found) == files and output_format is not ListFormat.JSONL
-    json = None if is_one else json_list(output_format, "audit")
+    is_one = files_from is None and list(found) == files and len(found) == 1
+    json = json_of(output_format, "audit", is_one=is_one)
     task = _Auditing(is_one, json, output_format, tuple(allow_package or ()))
     summed = _Summed()
     batch = Batch(found, jobs, json)

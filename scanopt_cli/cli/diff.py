@@ -9,9 +9,9 @@ import typer
 
 from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.diff_against import pairs_at_revision
-from scanopt_cli.cli.diff_files import FilePair, diff_files, pairs_of_directories
+from scanopt_cli.cli.diff_files import diff_files
 from scanopt_cli.cli.exits import ExitCode, finding
-from scanopt_cli.cli.graph_pairs import are_directories
+from scanopt_cli.cli.graph_pairs import FilePair, are_directories, pairs_of_directories
 from scanopt_cli.cli.options import (
     AllowPackages,
     ClusterAddress,

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from scanopt_cli.cli.diff_files import FilePair, content
+from scanopt_cli.cli.diff_files import content
 from scanopt_cli.cli.graph_files import graph_files
+from scanopt_cli.cli.graph_pairs import FilePair
 from scanopt_cli.errors import ScanoptError
 from scanopt_cli.serialization.revisions import FileInGit, Revision
 

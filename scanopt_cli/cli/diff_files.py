@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.console import out, tell
 from scanopt_cli.cli.exits import ExitCode, finding
 from scanopt_cli.cli.file_work import Done, Task
-from scanopt_cli.cli.graph_pairs import graph_pairs
+from scanopt_cli.cli.graph_pairs import FilePair
 from scanopt_cli.cli.limits import patience
 from scanopt_cli.cli.options import Format, GateFormat
 from scanopt_cli.cli.pages import require_page, write_page
@@ -25,72 +25,6 @@ if TYPE_CHECKING:
     from scanopt_cli.diff.budgets import Budget
     from scanopt_cli.diff.file_diffs import FileDiff
     from scanopt_cli.page.contents.parts import Part
-
-
-class Earlier(Protocol):
-    """What a file was; as text, where that is."""
-
-    def holds(self, data: bytes) -> bool:
-        """Whether it had this content."""
-
-    def read(self) -> Blob:
-        """Return its content; `ScanoptError` if it cannot be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileInDirectory:
-    """A file of the directory before."""
-
-    path: Path
-
-    def __str__(self) -> str:
-        return str(self.path)
-
-    def holds(self, data: bytes) -> bool:
-        """Whether it has this content."""
-        return read_bytes(self.path) == data
-
-    def read(self) -> Blob:
-        """Return its content."""
-        return read_blob(self.path)
-
-
-@dataclass(frozen=True, slots=True)
-class FilePair[E: Earlier]:
-    """A graph file, and what it was: each may be missing.
-
-    Attributes
-    ----------
-    path
-        The file; of one that is gone, what it was.
-    earlier
-        What it was, ``None`` if it is new.
-    exists
-        Whether it is there.
-    renamed
-        The path that it had, if it is another.
-    problem
-        Why it cannot be read.
-    """
-
-    path: Path
-    earlier: E | None
-    exists: bool
-    renamed: Path | None = None
-    problem: ScanoptError | None = None
-
-
-def pairs_of_directories(a: Path, b: Path) -> list[FilePair[FileInDirectory]]:
-    """Return the graphs of two directories, as `graph_pairs` finds them."""
-    return [
-        FilePair(
-            pair.path,
-            None if pair.before is None else FileInDirectory(pair.before),
-            exists=pair.after is not None,
-            problem=pair.problem,
-        )
-        for pair in graph_pairs(a, b)
-    ]
 
 
 def diff_files(

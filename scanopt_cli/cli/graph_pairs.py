@@ -1,37 +1,69 @@
-"""Which graphs of two directories belong together."""
+"""Graph files, and what they were: which belong together."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from scanopt_cli.cli.graph_files import graph_files
 from scanopt_cli.errors import ScanoptError
-from scanopt_cli.serialization.files import stem_of
+from scanopt_cli.serialization.files import Blob, read_blob, read_bytes, stem_of
+
+
+class Earlier(Protocol):
+    """What a file was; as text, where that is."""
+
+    def holds(self, data: bytes) -> bool:
+        """Whether it had this content."""
+
+    def read(self) -> Blob:
+        """Return its content; `ScanoptError` if it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class GraphPair:
-    """A graph file in two directories: the one ``before`` and the one ``after``, if there are both.
+class FileInDirectory:
+    """A file that is there, and was not changed."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def holds(self, data: bytes) -> bool:
+        """Whether it has this content."""
+        return read_bytes(self.path) == data
+
+    def read(self) -> Blob:
+        """Return its content."""
+        return read_blob(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePair[E: Earlier]:
+    """A graph file, and what it was: each may be missing.
 
     Attributes
     ----------
     path
-        What the pair is called: the file after, or the one before if that is alone.
-    before
-        The file before, ``None`` if there is none.
-    after
-        The file after, ``None`` if there is none.
+        The file; of one that is gone, what it was.
+    earlier
+        What it was, ``None`` if it is new.
+    exists
+        Whether it is there.
+    renamed
+        The path that it had, if it is another.
     problem
-        Why there is neither, as of a directory that cannot be read.
+        Why it cannot be read.
     """
 
     path: Path
-    before: Path | None
-    after: Path | None
+    earlier: E | None
+    exists: bool
+    renamed: Path | None = None
     problem: ScanoptError | None = None
 
 
@@ -50,15 +82,15 @@ def are_directories(a: Path, b: Path) -> bool:
     return bool(folders)
 
 
-def graph_pairs(a: Path, b: Path) -> list[GraphPair]:
+def pairs_of_directories(a: Path, b: Path) -> list[FilePair[FileInDirectory]]:
     """Return the graphs of the directories ``a`` and ``b``, in the order of their paths in these.
 
     Graphs of one path belong together. So do those whose paths differ in how they end alone, as
     ``a/model.pkl`` and ``b/model.scanopt``, if there is one of each.
     """
     before, after = graph_files([a]), graph_files([b])
-    problems = [
-        GraphPair(path, None, None, why)
+    problems: list[FilePair[FileInDirectory]] = [
+        FilePair(path, None, exists=False, problem=why)
         for found in (before, after)
         for path, why in found.items()
         if why is not None
@@ -67,16 +99,19 @@ def graph_pairs(a: Path, b: Path) -> list[GraphPair]:
         {path.relative_to(folder): path for path, why in found.items() if why is None}
         for folder, found in ((a, before), (b, after))
     )
-    earlier = {name: name for name in old.keys() & new.keys()}
+    names = {name: name for name in old.keys() & new.keys()}
     gone, come = _by_stem(old.keys() - new.keys()), _by_stem(new.keys() - old.keys())
-    earlier |= {come[stem]: gone[stem] for stem in gone.keys() & come.keys()}
-    alone = old.keys() - set(earlier.values())
-    pairs = [
-        (name, GraphPair(path, old.get(earlier.get(name, name)), path))
-        for name, path in new.items()
-    ]
-    pairs += [(name, GraphPair(old[name], old[name], None)) for name in alone]
-    return problems + [pair for _, pair in sorted(pairs, key=lambda pair: pair[0])]
+    names |= {come[stem]: gone[stem] for stem in gone.keys() & come.keys()}
+    pairs = {
+        name: FilePair(path, _earlier(old, names.get(name)), True) for name, path in new.items()
+    }
+    for name in old.keys() - set(names.values()):
+        pairs[name] = FilePair(old[name], _earlier(old, name), exists=False)
+    return problems + [pairs[name] for name in sorted(pairs)]
+
+
+def _earlier(files: Mapping[Path, Path], name: Path | None) -> FileInDirectory | None:
+    return None if name is None else FileInDirectory(files[name])
 
 
 def _by_stem(names: Iterable[Path]) -> dict[Path, Path]:

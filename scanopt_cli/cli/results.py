@@ -59,6 +59,12 @@ def json_list(output_format: StrEnum, command: str, **head: Any) -> JsonList | N
     return JsonList(command, is_lines, head) if is_json else None
 
 
+def json_of(output_format: StrEnum, command: str, *, is_one: bool) -> JsonList | None:
+    """Return the same; ``None`` of one result as well, which is no list of one, but in lines."""
+    is_object = is_one and output_format.value != ListFormat.JSONL
+    return None if is_object else json_list(output_format, command)
+
+
 def print_blocks(output_format: Format, blocks: Iterable[Block]) -> None:
     """Print blocks as text.
 

@@ -14,7 +14,12 @@ from scanopt_cli.cli.batch import Batch
 from scanopt_cli.cli.console import status, tell
 from scanopt_cli.cli.exits import ExitCode, code_of
 from scanopt_cli.cli.file_work import Done, Task
-from scanopt_cli.cli.graph_pairs import GraphPair, are_directories, graph_pairs
+from scanopt_cli.cli.graph_pairs import (
+    FileInDirectory,
+    FilePair,
+    are_directories,
+    pairs_of_directories,
+)
 from scanopt_cli.cli.limits import patience
 from scanopt_cli.cli.options import (
     AllowPackages,
@@ -28,7 +33,7 @@ from scanopt_cli.cli.options import (
     Timeout,
     Trust,
 )
-from scanopt_cli.cli.results import json_list, print_blocks, print_result
+from scanopt_cli.cli.results import json_of, print_blocks, print_result
 from scanopt_cli.cli.session import Session, session
 from scanopt_cli.cli.where import where_to_work
 from scanopt_cli.errors import ScanoptError
@@ -76,17 +81,14 @@ def verify(
     the command that finds the step, or the rewrite, is told.
     """
     is_one = not are_directories(a, b)
-    pairs = [GraphPair(b, a, b)] if is_one else graph_pairs(a, b)
-    before = {pair.path: pair.before for pair in pairs}
-    json = (
-        None
-        if is_one and output_format is not ListFormat.JSONL
-        else json_list(output_format, "verify")
-    )
+    one = FilePair(b, FileInDirectory(a), exists=True)
+    pairs = [one] if is_one else pairs_of_directories(a, b)
+    references = {pair.path: pair.earlier.path for pair in pairs if pair.earlier is not None}
+    json = json_of(output_format, "verify", is_one=is_one)
 
     def verifying(path: Path) -> _Verifying:
         return _Verifying(
-            a=before[path] or a,
+            a=references[path],
             is_one=is_one,
             runs=runs,
             seed=seed,
@@ -108,15 +110,12 @@ def verify(
     return batch.finish()
 
 
-def _problem(pair: GraphPair, a: Path, b: Path) -> ScanoptError | None:
+def _problem(pair: FilePair[FileInDirectory], a: Path, b: Path) -> ScanoptError | None:
     """Return why a pair cannot be verified, if it cannot."""
-    if pair.problem is not None:
-        return pair.problem
-    if pair.before is None:
-        return ScanoptError(f"is not in {a}", where=str(pair.path), hint="give it in both")
-    if pair.after is None:
-        return ScanoptError(f"is not in {b}", where=str(pair.path), hint="give it in both")
-    return None
+    if pair.problem is None and (pair.earlier is None or not pair.exists):
+        lacking = a if pair.earlier is None else b
+        return ScanoptError(f"is not in {lacking}", where=str(pair.path), hint="give it in both")
+    return pair.problem
 
 
 def _total(verdicts: Sequence[Verdict]) -> Paragraph:

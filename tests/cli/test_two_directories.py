@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scanopt_cli.cli.graph_pairs import graph_pairs
+from scanopt_cli.cli.graph_pairs import pairs_of_directories
 from support.command_line import scanopt
 
 VERIFY = ("verify", "before", "after", "--mode", "plain", "--runs", "2")
@@ -141,10 +141,9 @@ def _pairs(folder: Path, before: list[str], after: list[str]) -> list[tuple[str 
             file = folder / side / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch()
-    found = graph_pairs(folder / "before", folder / "after")
     return [
-        tuple(None if path is None else path.name for path in (pair.before, pair.after))
-        for pair in found
+        (pair.earlier and pair.earlier.path.name, pair.path.name if pair.exists else None)
+        for pair in pairs_of_directories(folder / "before", folder / "after")
     ]
 
 
