@@ -18,6 +18,7 @@ _NEW_OBJECTS = 10_000
 _lock = threading.Lock()
 _users = 0
 _is_set_aside = False
+_is_own = False
 
 
 @contextmanager
@@ -50,9 +51,11 @@ def collect_rarely() -> None:
     A pass copies whole graphs, so that Python looks at all objects again and again: up to a quarter
     of a command's time on graphs of ten thousand nodes.
     """
+    global _is_own
+    _is_own = True
     gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
 
 
 def is_own() -> bool:
     """Whether this process is scanopt's own, so that its garbage collection is ours to arrange."""
-    return gc.get_threshold()[0] == _NEW_OBJECTS
+    return _is_own

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scanopt_cli.ir.older_objects import collect_rarely, older_objects_set_aside
+from scanopt_cli.ir.older_objects import collect_rarely, is_own, older_objects_set_aside
 
 
 class _Cycle:
@@ -81,10 +81,13 @@ def test_a_program_without_collection_has_none():
     assert not gc.isenabled()
 
 
-def test_a_process_of_its_own_collects_less_often() -> None:
+def test_a_process_of_its_own_collects_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scanopt_cli.ir.older_objects._is_own", False)
     before = gc.get_threshold()
+    assert not is_own()
     try:
         collect_rarely()
+        assert is_own()
         assert gc.get_threshold() == (10_000, *before[1:])
         assert gc.isenabled()
     finally:
