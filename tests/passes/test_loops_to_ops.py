@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from scanopt_cli.ir.graph import Graph, from_io
 from scanopt_cli.ir.inner_graphs import walk
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.loop.running_product import RunningProduct
+from scanopt_cli.serialization.loading import load
+from scanopt_cli.serialization.saving import save
 from support.compiled_ways import NUMBA, VM, assert_close, compiled
 from support.evaluating import assert_same_outcomes, evaluate
 from support.graph_building import (
@@ -320,6 +323,27 @@ def test_a_trace_that_is_trimmed_stays() -> None:
     assert has_loop(work)
     work, _ = optimized(graph, "normalize-reads,loops-to-ops")
     assert not has_loop(work)
+
+
+def test_what_declares_the_length_of_a_trace_can_be_loaded(tmp_path: Path) -> None:
+    """PyTensor finds how many rows a Scan's buffer has, and not how many the joined rows have."""
+    start = {"initial": pt.dvector("v")[:3], "taps": [-3]}
+    _, ys = scan(lambda v3, y: [number(0.5), v3], outputs_info=[start, x], n_steps=3)
+    buffer = ys.owner.inputs[0]
+    zeros = pt.alloc(number(0.0), buffer.shape[0])
+    assert zeros.type.shape == (4,)
+    graph = graph_of(zeros + 1, ys)
+    work, _ = optimized(graph, "hoist-states,loops-to-ops")
+    assert not has_loop(work)
+    save(work, tmp_path / "work.scanopt")
+    again = load(tmp_path / "work.scanopt")
+    data = [np.array([1.0, 2.0, 3.0]), np.array(7.0)]
+    given = [data[0] if variable.name == "v" else data[1] for variable in graph.inputs]
+    for result in (work, again):
+        assert_same_outcomes(
+            evaluate(graph.inputs, graph.outputs, given),
+            evaluate(result.inputs, result.outputs, given),
+        )
 
 
 def outputs_left(work: Graph) -> list[int]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
+from pytensor.tensor.basic import MakeVector
+from pytensor.tensor.shape import Shape
 
 from scanopt_cli.analysis.accesses.indices import read_index
 from scanopt_cli.analysis.buffers import is_whole
@@ -124,16 +127,36 @@ def replaced(
     needed = known.needed(v for slot in leaving for v in _wanted(slot, known, context))
     values = known.computed(needed)
     made: dict[Variable, Variable] = {}
+    lengths = Lengths(view.n_steps)
     for slot in leaving:
         if slot.kind in STATE_KINDS:
             made |= _of_state(slot, known, values, context)
         else:
             rows = values.varying[slot.inner_outputs[0]]
             made[slot.output] = declaring_as(rows, slot.output)
+        if slot.output in made and slot.kind is not SlotKind.UNTRACED:
+            made |= _shapes(slot.output, made[slot.output], lengths, context)
     view.slots = [slot for slot in view.slots if slot not in leaving]
     if view.outputs():
         return made | view.rebuild()
     return made | dict.fromkeys(view.counts, view.n_steps)
+
+
+def _shapes(old: Any, new: Any, lengths: Lengths, context: PassContext) -> dict[Variable, Variable]:
+    """Return replacements for the shapes of ``old``, if that has a length that ``new`` lacks.
+
+    Their readers declare it. PyTensor finds how many rows a buffer has, and not how many there are
+    of rows that Ops compute: a node that declares what its inputs do not say cannot be loaded.
+    """
+    length = lengths.length_of(old)
+    if not length.is_constant or new.type.shape[0] is not None:
+        return {}
+    readers = [node for node, _ in context.clients(old) if isinstance(node.op, Shape)]
+    rest = [new.shape[i] if n is None else n for i, n in enumerate(new.type.shape[1:], 1)]
+    whole = [length.constant, *rest]
+    known = [pt.constant(n, dtype="int64") if isinstance(n, int) else n for n in whole]
+    shape: Any = MakeVector("int64")(*known)
+    return {node.outputs[0]: shape for node in readers}
 
 
 def _of_state(
