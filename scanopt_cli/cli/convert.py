@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -23,18 +22,10 @@ from scanopt_cli.serialization.files import (
     DATA_SUFFIX,
     GRAPH_SUFFIXES,
     Blob,
+    Suffix,
     read_blob,
     stem_of,
 )
-
-
-class Suffix(StrEnum):
-    """How the name of a file ends, which says what it holds."""
-
-    DATA = ".scanopt"
-    ZIPPED_DATA = ".scanopt.gz"
-    PICKLE = ".pkl"
-    ZIPPED_PICKLE = ".pkl.gz"
 
 
 def convert(

@@ -7,6 +7,7 @@ import os
 import stat
 import zlib
 from dataclasses import dataclass
+from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
 
@@ -22,9 +23,20 @@ _SMALL = 32 << 20
 
 _CHUNK = 1 << 20
 _O_BINARY = getattr(os, "O_BINARY", 0)  # Windows
-DATA_SUFFIX = ".scanopt"
+
+
+class Suffix(StrEnum):
+    """How the names of graph files end, which says what they hold."""
+
+    DATA = ".scanopt"
+    ZIPPED_DATA = ".scanopt.gz"
+    PICKLE = ".pkl"
+    ZIPPED_PICKLE = ".pkl.gz"
+
+
+DATA_SUFFIX = Suffix.DATA.value
 """How the names of files end that hold a graph as data."""
-GRAPH_SUFFIXES = (DATA_SUFFIX, f"{DATA_SUFFIX}.gz", ".pkl", ".pkl.gz")
+GRAPH_SUFFIXES = tuple(suffix.value for suffix in Suffix)
 """How the names of graph files end that are looked for in a directory."""
 GIVE_A_FILE = "give the path of a graph file"
 _UNPACK_IT = "unpack it by gzip -d, if you trust its author"
@@ -116,25 +128,14 @@ def _values_beside(path: Path) -> bytes | LoadError | None:
         return error
 
 
-def read_file(path: Path) -> bytes:
-    """Return the contents of the graph file ``path``, decompressed if gzipped, whatever its name.
-
-    Raises
-    ------
-    LoadError
-        If the file is missing, unreadable, not a regular file, empty, evidently no graph, a
-        damaged gzip file, or larger than `MAX_BYTES`.
-    """
-    return unpacked(read_bytes(path), str(path))
-
-
 def unpacked(data: bytes, where: str) -> bytes:
-    """Return the contents of a graph file that holds ``data``, as `read_file` does.
+    """Return the contents of a graph file that holds ``data``, decompressed if that is gzipped.
 
     Raises
     ------
     LoadError
-        As in `read_file`.
+        If the file is empty, evidently no graph, a damaged gzip file, or unpacks to more than
+        `MAX_BYTES`.
     """
     if data.startswith(_GZIP):
         try:
@@ -184,7 +185,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def zipped(data: bytes) -> bytes:
-    """Return ``data`` gzipped, the same bytes each time, in a way that `read_file` unpacks.
+    """Return ``data`` gzipped, the same bytes each time, in a way that `unpacked` takes.
 
     What would unpack to more than 100 times its size, as many zeros would, is stored as it is.
     """
@@ -219,7 +220,7 @@ def _unzipped(data: bytes, where: str) -> bytes:
 
 
 def check_size(size: int, where: str) -> None:
-    """Refuse ``size`` bytes if no graph file may hold so many; `LoadError` as in `read_file`."""
+    """Refuse ``size`` bytes if no graph file may hold so many; `LoadError` as in `unpacked`."""
     if size > MAX_BYTES:
         raise LoadError(
             f"holds more than {MAX_BYTES:,} bytes",

@@ -13,7 +13,6 @@ TESTS = Path(__file__).parents[1]
 PROGRAM = """
 import json
 from pytensor.graph.basic import FrozenApply
-from pytensor.scan.op import Scan
 import scanopt_cli as so
 from scanopt_cli.ir.remembering import forget_graphs
 from support.seeded_loops import SEEDED_LOOPS

@@ -262,7 +262,7 @@ def test_a_pointer_that_was_checked_out_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.pkl"
     path.write_bytes(POINTER % (b"0" * 64, 5))
     with pytest.raises(LoadError, match="run git lfs pull"):
-        files.read_file(path)
+        files.unpacked(files.read_bytes(path), str(path))
 
 
 @pytest.mark.parametrize(
