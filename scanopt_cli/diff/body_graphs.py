@@ -9,8 +9,8 @@ from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph
 from scanopt_cli.diff.matching.pairing import Pairs
+from scanopt_cli.ir.fast_graphs import unfrozen
 from scanopt_cli.ir.inner_graphs import body_of
-from scanopt_cli.ir.making_graphs import unfrozen
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.slots import STATES, Slot, SlotKind, SlotView
 

@@ -9,11 +9,8 @@ an end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
-
-from pytensor.graph.fg import FunctionGraph
 
 # Shorter lists are searched from the front. In longer ones, so many places are tried first around
 # the last removal and at the end.
@@ -46,31 +43,17 @@ class _Readers(list[Any]):
             self._last = place
 
 
-class _Clients(dict[Any, Any]):
+class Clients(dict[Any, Any]):
     """The readers of variables, each in a `_Readers`."""
+
+    def __init__(self, clients: Mapping[Any, Any]) -> None:
+        super().__init__((variable, _Readers(readers)) for variable, readers in clients.items())
 
     def __setitem__(self, variable: Any, readers: Any) -> None:
         super().__setitem__(variable, _Readers(readers))
 
     def setdefault(self, variable: Any, default: Any = None) -> Any:
+        """Return the readers of a variable, or make its list of ``default``."""
         if variable not in self:
             self[variable] = default
         return self[variable]
-
-
-def remove_readers_fast(fgraph: FunctionGraph) -> None:
-    """Make ``fgraph``, which nobody keeps, find the readers that it removes without a search."""
-    fgraph.clients = _Clients((v, _Readers(readers)) for v, readers in fgraph.clients.items())
-
-
-@contextmanager
-def fast_removal(fgraph: FunctionGraph) -> Iterator[None]:
-    """Let ``fgraph`` find the readers that it removes without a search, for as long as this lasts.
-
-    Afterwards it has dictionaries and lists as before, so that it can be pickled and read anywhere.
-    """
-    remove_readers_fast(fgraph)
-    try:
-        yield
-    finally:
-        fgraph.clients = {v: list(readers) for v, readers in fgraph.clients.items()}

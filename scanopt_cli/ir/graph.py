@@ -14,7 +14,7 @@ from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.traversal import graph_inputs, io_toposort
 
 from scanopt_cli.errors import ScanoptError
-from scanopt_cli.ir.making_graphs import graph_over
+from scanopt_cli.ir.fast_graphs import graph_over
 from scanopt_cli.presentation import Presented
 from scanopt_cli.text import few
 

@@ -15,7 +15,7 @@ from pytensor.tensor.type import TensorType
 from scanopt_cli.analysis.expression_text import inner_names
 from scanopt_cli.equivalence.sameness import Sameness
 from scanopt_cli.errors import PassFailedError, ScanoptError, brief
-from scanopt_cli.ir.client_lists import remove_readers_fast
+from scanopt_cli.ir.fast_graphs import rewrite_fast, unfrozen
 from scanopt_cli.ir.inner_graphs import (
     body_of,
     core_op,
@@ -26,7 +26,6 @@ from scanopt_cli.ir.inner_graphs import (
     walk,
     with_body,
 )
-from scanopt_cli.ir.making_graphs import unfrozen
 from scanopt_cli.ir.remembered_order import RememberedOrder
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.pipeline.contract import Fixpoint, Pass, PassContext, Rewrite, WholeGraph
@@ -99,7 +98,7 @@ class PipelineMemory:
         found = self._unfrozen.pop(body, None)
         if found is None:
             found = unfrozen(body)
-            remove_readers_fast(found)
+            rewrite_fast(found)
             found.attach_feature(RememberedOrder())
         return found
 

@@ -20,7 +20,7 @@ from pytensor.graph.fg import FunctionGraph
 
 from scanopt_cli.environment import STRICT
 from scanopt_cli.errors import PassError, PassFailedError
-from scanopt_cli.ir.client_lists import fast_removal
+from scanopt_cli.ir.fast_graphs import rewritten_fast
 from scanopt_cli.ir.graph import copy_nodes, replace_outputs
 from scanopt_cli.ir.inner_graphs import core_op, is_own_graph, walk
 from scanopt_cli.ir.integrity import check_integrity
@@ -167,7 +167,7 @@ class PipelineRunner:
         # What is made here was written by no line of the program. To note the lines that make it
         # takes a twelfth of the time.
         with (
-            fast_removal(fgraph),
+            rewritten_fast(fgraph),
             remembered_order(fgraph),
             config.change_flags(traceback__limit=0),
         ):

@@ -15,9 +15,9 @@ from pytensor.graph.fg import FunctionGraph
 from scanopt_cli.analysis.named_loops import NamedLoop
 from scanopt_cli.analysis.step_costs import ArrayOperation, computes, step_cost
 from scanopt_cli.errors import PassError
+from scanopt_cli.ir.fast_graphs import graph_over
 from scanopt_cli.ir.graph import substituted
 from scanopt_cli.ir.inner_graphs import core_op, walk
-from scanopt_cli.ir.making_graphs import graph_over
 from scanopt_cli.ir.scan_view import is_loop, view_of
 from scanopt_cli.ir.slots import SlotView
 from scanopt_cli.pipeline.grammar import parse

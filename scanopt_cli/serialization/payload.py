@@ -23,9 +23,9 @@ from pytensor.scalar.sharedvar import ScalarSharedVariable
 
 from scanopt_cli.errors import LoadError
 from scanopt_cli.ir.call_traces import written_in
+from scanopt_cli.ir.fast_graphs import graph_over
 from scanopt_cli.ir.graph import Graph, check_counts
 from scanopt_cli.ir.interning import beyond_equality, is_sparse
-from scanopt_cli.ir.making_graphs import graph_over
 from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.ir.written import marked, written
 from scanopt_cli.serialization.written_loops import entries, mark_loops

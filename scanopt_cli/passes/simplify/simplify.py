@@ -16,7 +16,7 @@ from pytensor.tensor.linalg.inverse import MatrixInverse
 from scanopt_cli.analysis.term_counts import MOST_TERMS, most_terms
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.equivalence.definition import Definition
-from scanopt_cli.ir.client_lists import remove_readers_fast
+from scanopt_cli.ir.fast_graphs import rewrite_fast
 from scanopt_cli.ir.graph import copy_nodes
 from scanopt_cli.ir.inner_graphs import core_op
 from scanopt_cli.loop.shifted_sums import protect_log_sums, unprotect_log_sums
@@ -116,7 +116,7 @@ class Simplify(Pass):
         self, fgraph: FunctionGraph, *, is_body: bool, keeps_inverses: bool
     ) -> FunctionGraph:
         form = copy_nodes(fgraph)
-        remove_readers_fast(form)
+        rewrite_fast(form)
         form.attach_feature(_Merging())
         protect_log_sums(form)
         # What speaks against a rewriter may be gone from a later form.

@@ -15,8 +15,8 @@ from pytensor.misc.frozendict import frozendict
 from pytensor.scalar.basic import specific_out
 from pytensor.scan.op import ScanInfo
 
+from scanopt_cli.ir.fast_graphs import graph_over
 from scanopt_cli.ir.graph import check_counts
-from scanopt_cli.ir.making_graphs import graph_over
 from scanopt_cli.serialization.compiled import CompiledGraph
 from scanopt_cli.serialization.unpickler.allowlist import OBJECTS
 from scanopt_cli.serialization.unpickler.arrays import (
