@@ -89,7 +89,7 @@ def unfrozen(body: FrozenFunctionGraph) -> FunctionGraph:
 def rewrite_fast(fgraph: FunctionGraph) -> None:
     """Make replacements fast in ``fgraph``, which nobody keeps."""
     if type(fgraph) is FunctionGraph:
-        fgraph.__class__ = _Fast  # type: ignore[assignment]
+        fgraph.__class__ = _Fast
     fgraph.clients = Clients(fgraph.clients)
 
 
@@ -104,5 +104,5 @@ def rewritten_fast(fgraph: FunctionGraph) -> Iterator[None]:
     try:
         yield
     finally:
-        fgraph.__class__ = kind  # type: ignore[assignment]
+        fgraph.__class__ = kind
         fgraph.clients = {v: list(readers) for v, readers in fgraph.clients.items()}
