@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -46,10 +45,8 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "check": ("check", "graphs"),
     "optimize": ("optimize", "graphs", "-o", "results"),
     "hash": ("hash", "graphs"),
-    "lock": ("lock", "graphs", "-o", "scanopt.lock"),
-    "status": ("status", "graphs", "--lock", "scanopt.lock"),
 }
-"""What is measured. `status` is of graphs that are as they were locked."""
+"""What is measured. `lock` and `status` do the work of `hash` and of `check`, on each graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +72,19 @@ class Cell:
 
 def measure(command: str, way: Way, graphs: Sequence[Path], limit: float) -> Cell | None:
     """Run a command on a directory of graphs; None if the way is to read what it does not keep."""
-    locked = graphs[0].with_name(f"{len(graphs)}.lock")  # for `status`, of the last run of `lock`
-    # Files are linked, on the same disk; and a lock file is above its graphs.
-    with TemporaryDirectory(dir=graphs[0].parents[1]) as name:
+    with TemporaryDirectory(dir=graphs[0].parents[1]) as name:  # on the same disk, for the links
         folder = Path(name)
-        places = {each: folder / each for each in ("graphs", "results", "scanopt.lock")}
-        for each in ("graphs", "results"):
-            places[each].mkdir()
+        places = {each: folder / each for each in ("graphs", "results")}
+        for each in places.values():
+            each.mkdir()
         for path in graphs:
             os.link(path, places["graphs"] / path.name)
 
-        def run(of: str) -> Watched:
+        def run() -> Watched:
             return watched(
                 [
                     *(sys.executable, "-m", "scanopt_cli"),
-                    *(str(places.get(word, word)) for word in COMMANDS[of]),
+                    *(str(places.get(word, word)) for word in COMMANDS[command]),
                     *setting.options,
                 ],
                 environment=setting.environment,
@@ -98,19 +93,11 @@ def measure(command: str, way: Way, graphs: Sequence[Path], limit: float) -> Cel
             )
 
         with way.setting(folder) as setting:
-            if command == "status":
-                if not locked.exists():
-                    run("lock")
-                    shutil.copy(places["scanopt.lock"], locked)
-                shutil.copy(locked, places["scanopt.lock"])
             if way.is_repeated:
-                run(command)
+                run()
                 if not has_kept(folder):
                     return None
-            cell = Cell(command, way.name, len(graphs), run(command))
-            if command == "lock" and cell.run.code == 0:
-                shutil.copy(places["scanopt.lock"], locked)
-            return cell
+            return Cell(command, way.name, len(graphs), run())
 
 
 def exponent(cells: Sequence[Cell], of: Callable[[Watched], float]) -> float | None:

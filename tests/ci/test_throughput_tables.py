@@ -85,11 +85,11 @@ def test_a_command_is_stopped_after_its_time() -> None:
 
 
 def test_a_command_is_measured_in_the_ways_that_it_has(small_graphs: list[Path]) -> None:
-    way = next(way for way in WAYS if way.name == "in one process")
+    way = next(way for way in WAYS if way.name == "1 worker")
     assert way.suits("hash")
     assert not replace(way, option="--no-such-option").suits("hash")
     assert not replace(way, needs="no_such_package").suits("hash")
-    found = measure("status", way, small_graphs, 120)
+    found = measure("check", way, small_graphs, 120)
     assert found is not None
     assert (found.run.code, found.failures) == (0, 0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import pytensor.tensor as pt
@@ -130,9 +131,11 @@ def test_what_cannot_be_imported_is_an_error_as_in_any_graph() -> None:
     assert before <= fast.variables
 
 
+@pytest.mark.parametrize("is_fast", [True, False])
 def test_replacements_copy_variables_in_proportion_to_what_is_new(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, is_fast: bool
 ) -> None:
+    """Those of PyTensor copy all variables: once they do not, this need not be done here."""
     copied: list[int] = []
 
     def counted(outputs: Iterable[Variable], blockers: Any) -> Any:
@@ -144,9 +147,9 @@ def test_replacements_copy_variables_in_proportion_to_what_is_new(
     for count in (25, 200):
         copied.clear()
         made = graph_over(*parts(count))
-        with rewritten_fast(made):
+        with rewritten_fast(made) if is_fast else nullcontext():
             for output in list(made.outputs):
                 made.replace(output, pt.exp(output.owner.inputs[0]))
         totals.append(sum(copied))
-    assert 200 < totals[1] < 3_000
-    assert exponent(*totals, 8) < 1.2
+    found = exponent(*totals, 8)
+    assert found < 1.2 if is_fast else found > 1.8

@@ -1,4 +1,4 @@
-"""The ways in which a command works on many graphs: in one process, in workers, by Dask, kept."""
+"""The ways in which a command works on many graphs: by workers, by Dask, from what is kept."""
 
 from __future__ import annotations
 
@@ -126,7 +126,6 @@ def _cluster(folder: Path) -> Iterator[Setting]:
 
 
 WAYS = (
-    Way("in one process", "--jobs", _with("--jobs", "0")),
     Way("1 worker", "--jobs", _with("--jobs", "1")),
     Way("2 workers", "--jobs", _with("--jobs", "2")),
     Way("2 workers of Dask", "--cluster", _cluster, needs="distributed"),
