@@ -96,19 +96,22 @@ def _check(node: Apply, inputs: Sequence[Variable]) -> _Made | str:
     if isinstance(core, Scan) and node.op is not core and node.op.signature != scan_signature(node):
         return "does not have the signature of its Scan"
     # First without long lengths: a vector of integers may be a shape, of so many dimensions.
+    broad = [_broad(variable.type) for variable in inputs]
+    given = [*map(_stand_in, inputs, broad)]
     try:
-        made = _make(node, [_stand_in(v, _broad(v.type)) for v in inputs])
+        made = _make(node, given)
     except Exception as error:
         return f"does not take its inputs: {brief(error)}"
     if list(map(_kind, made.inputs)) != list(map(_kind, node.inputs)):
         return "does not take its inputs as they are"
     if list(map(_kind, made.outputs)) != list(map(_kind, node.outputs)):
         return "has outputs that it does not make of its inputs"
-    given = [_stand_in(variable, variable.type) for variable in inputs]
-    try:
-        made = _make(node, given)
-    except Exception as error:
-        return f"does not take inputs of their static shapes: {brief(error)}"
+    if any(kind is not variable.type for kind, variable in zip(broad, inputs, strict=True)):
+        given = [_stand_in(variable, variable.type) for variable in inputs]
+        try:
+            made = _make(node, given)
+        except Exception as error:
+            return f"does not take inputs of their static shapes: {brief(error)}"
     # An Op with an inner graph inserts a SpecifyShape before what is not of its type.
     if isinstance(core_op(node.op), HasInnerGraph) and made.inputs != given:
         return "takes inputs of other static shapes"
@@ -248,8 +251,8 @@ def _broad(kind: Any) -> Any:
     if not isinstance(kind, TensorType):
         return kind
     most = _LONGEST_SHAPE if kind.ndim == 1 and kind.dtype.startswith(("int", "uint")) else 1
-    shape = [None if length is None or length > most else length for length in kind.shape]
-    return kind.clone(shape=tuple(shape))
+    shape = tuple(None if length is None or length > most else length for length in kind.shape)
+    return kind if shape == kind.shape else kind.clone(shape=shape)
 
 
 def _kind(variable: Variable) -> Hashable:
