@@ -54,8 +54,8 @@ class Way:
     makers: dict[str, Maker]
 
 
-def _of_half(maker: Maker) -> Maker:
-    return lambda n: maker(max(n // 2, 1))
+def _of(share: float, maker: Maker) -> Maker:
+    return lambda n: maker(max(int(n * share), 1))
 
 
 WAYS = (
@@ -63,10 +63,10 @@ WAYS = (
         "nodes",
         (1_000, 10_000, 100_000),
         {
-            "a chain before a loop": _of_half(graphs.chain_before),
+            "a chain before a loop": _of(0.5, graphs.chain_before),
             "operations side by side": graphs.operations,
-            "a chain in a step": _of_half(graphs.long_body),
-            "many loops": sized_graph,
+            "a chain in a step": _of(0.5, graphs.long_body),
+            "many loops": _of(0.7, sized_graph),
             "many gradients of loops": differentiated_graph,
         },
     ),
@@ -105,6 +105,9 @@ WAYS = (
         },
     ),
 )
+
+_BY_NODES = ("nodes", "levels")
+"""Ways whose exponents are by the number of nodes, which is not quite the size."""
 
 COMMANDS: dict[str, Sequence[str]] = {
     "load .pkl": (),
@@ -204,7 +207,7 @@ def rows(way: Way, cells: Sequence[Cell]) -> Iterator[list[str]]:
                 yield [f"{graph}: {size:,}", f"{nodes:,}", *times]
         of = {c: [cell for cell in own if cell.command == c] for c in COMMANDS}
         if own:
-            found_exponents = (exponent(of[c], by_nodes=way.name == "levels") for c in COMMANDS)
+            found_exponents = (exponent(of[c], by_nodes=way.name in _BY_NODES) for c in COMMANDS)
             shown = ("" if one is None else f"{one:.2f}" for one in found_exponents)
             yield ["exponent", "", *shown]
             most = (max((cell.run.megabytes for cell in of[c]), default=0) for c in COMMANDS)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.traversal import walk_toposort
 
 from scanopt_cli.analysis.lengths import Lengths
 from scanopt_cli.passes.clean_slices import clean_slices
@@ -47,6 +49,15 @@ def rows_of_zeros(links: int) -> Any:
     return rows
 
 
+def loops_in_a_row(links: int) -> Any:
+    """Each loop starts from the last row of the one before, which is there only if it succeeds."""
+    last: Any = pt.dscalar("x")
+    for _ in range(links):
+        rows = pytensor.scan(lambda x: x * 2, outputs_info=[last], n_steps=N, return_updates=False)
+        last = rows[-1]
+    return last
+
+
 def nothing_to_do(links: int) -> Any:
     rows: Any = five()
     for place in range(links):
@@ -56,7 +67,14 @@ def nothing_to_do(links: int) -> Any:
 
 @pytest.mark.parametrize(
     "chain",
-    [writes_and_reversals, slices_of_slices, writes_into_zeros, rows_of_zeros, nothing_to_do],
+    [
+        writes_and_reversals,
+        slices_of_slices,
+        writes_into_zeros,
+        rows_of_zeros,
+        loops_in_a_row,
+        nothing_to_do,
+    ],
 )
 def test_work_grows_with_the_chain(chain, monkeypatch: pytest.MonkeyPatch) -> None:
     few, many = (work(chain(links), monkeypatch) for links in (20, 80))
@@ -65,7 +83,7 @@ def test_work_grows_with_the_chain(chain, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def work(output: Any, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often the rules are tried, and how often lengths are compared that were not before."""
+    """How often rules are tried, variables visited, and lengths compared that were not before."""
     done: Counter[str] = Counter()
 
     def counting(name: str, function: Any) -> Any:
@@ -75,9 +93,15 @@ def work(output: Any, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         return counted
 
+    def visiting(*arguments: Any) -> list[Any]:
+        found = list(walk_toposort(*arguments))
+        done["visited"] += len(found)
+        return found
+
     rules = tuple((code, counting("rules", rule)) for code, rule in clean_slices._RULES)
     with monkeypatch.context() as patch:
         patch.setattr(clean_slices, "_RULES", rules)
+        patch.setattr(clean_slices, "walk_toposort", visiting)
         patch.setattr(Lengths, "_provably_le", counting("compared", Lengths._provably_le))
         run_pipeline(graph_of(output).copy().fgraph, [CleanSlices()])
     assert done

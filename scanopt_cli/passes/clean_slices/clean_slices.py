@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.traversal import walk, walk_toposort
+from pytensor.graph.traversal import walk_toposort
 
 from scanopt_cli.ir.interning import has_negative_zero
 from scanopt_cli.ir.levels import IfElse
@@ -122,13 +122,20 @@ class _Sweep:
         self._fgraph: FunctionGraph = context.fgraph
         self._ahead = ImpliedFacts()
         self._kept: set[Apply] = set()
+        # Where the walk is, and was at each node; what a rule makes of a node has its place.
+        self._place = 0
+        self._places: dict[Apply | None, int] = {}
+        # Of each read, which variables need it.
+        self._needing: dict[Variable, dict[Variable, bool]] = {}
 
     def rewrites(self) -> Iterator[Rewrite]:
         """Yield what the rules make of the nodes."""
-        for node in self._fgraph.toposort():
+        for place, node in enumerate(self._fgraph.toposort()):
+            self._place = place
             todo = [node]
             while todo:
                 part = todo.pop()
+                self._places[part] = place
                 attempts = self._ahead.of(part)
                 if part not in self._fgraph.apply_nodes or len(part.outputs) != 1:
                     continue
@@ -151,7 +158,7 @@ class _Sweep:
                 new = rule(node, attempt.facts)
                 if new is None or not self._fits(node.outputs[0], new):
                     continue
-                if attempt.read is None or _needs(new, attempt.read):
+                if attempt.read is None or self._needs(new, attempt.read):
                     return code, new
         if node not in self._kept and any(may_lose_shape(node, one.facts) for one in attempts):
             self._kept.add(node)
@@ -178,13 +185,23 @@ class _Sweep:
 
         return [] if new in known else list(walk_toposort([new], before))
 
+    def _needs(self, variable: Variable, read: Variable) -> bool:
+        """Whether computing ``variable`` always computes ``read`` too."""
+        known = self._needing.setdefault(read, {read: True})
+        first = self._places[read.owner]
 
-def _needs(variable: Variable, read: Variable) -> bool:
-    """Whether computing ``variable`` always computes ``read`` too."""
+        def before(part: Variable) -> Sequence[Variable]:
+            node = part.owner
+            # An IfElse does not evaluate all of its operands.
+            is_end = part in known or node is None or isinstance(node.op, IfElse)
+            return () if is_end or self._places.get(node, first) < first else node.inputs
 
-    def computed(part: Variable) -> Sequence[Variable]:
-        # An IfElse does not evaluate all of its operands.
-        is_left = part.owner is None or isinstance(part.owner.op, IfElse)
-        return () if is_left else part.owner.inputs
+        found: dict[Variable, bool] = {}
+        for part in walk_toposort([variable], before):
+            found[part] = known.get(part, False) or any(found[v] for v in before(part))
+        # What is at the place of the walk may still be rewritten.
+        known.update((v, needs) for v, needs in found.items() if self._place_of(v) < self._place)
+        return found[variable]
 
-    return read in walk([variable], computed, bfs=False)
+    def _place_of(self, variable: Variable) -> int:
+        return self._places.get(variable.owner, self._place)
