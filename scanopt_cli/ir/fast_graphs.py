@@ -1,13 +1,13 @@
-"""FunctionGraphs that are made and rewritten in time that is linear in what is new.
+"""FunctionGraphs that are made and rewritten in time that grows with what is new, not with them.
 
-PyTensor takes the square of it in three places:
+In PyTensor's, three things grow with the square of a graph that is made or rewritten as a whole:
 
-- Whoever imports nodes gets a copy of the set of all variables, once for each replacement.
+- The set of all variables is copied for each output and each replacement, to stop at them.
 - Each input that a new node reads is looked up in the list of all inputs.
 - A reader that gets another input is looked up in the list of all readers of the former one.
 
-Here the variables are copied that the new nodes read, the list of inputs knows what it holds while
-a graph is made, and lists of readers look where the reader probably is (`client_lists`).
+Here only those variables are copied that new nodes read, the list of inputs knows what it holds
+while a graph is made, and lists of readers look where the reader probably is (`client_lists`).
 """
 
 from __future__ import annotations
