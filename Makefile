@@ -101,7 +101,7 @@ growth: .venv/installed-dev ## Measure how commands grow with a graph: hours; or
 	PYTHONPATH=tests OPENBLAS_NUM_THREADS=1 $(VENV)/python tests/benchmarks/command_growth.py $(TABLES) \
 		--kept build/growth.jsonl --limit $(LIMIT) --way "$(WAY)"
 
-throughput: .venv/installed-dev ## Measure commands on many graphs: two hours; or GRAPHS=200, WAY="2 workers"
+throughput: .venv/installed-dev ## Measure commands on many graphs: over an hour; or GRAPHS=200, WAY="2 workers"
 	PYTHONPATH=tests:sample_graphs OPENBLAS_NUM_THREADS=1 $(VENV)/python tests/benchmarks/throughput.py \
 		$(TABLES) --kept build/throughput.jsonl --corpus build/corpus --graphs $(GRAPHS) --way "$(WAY)"
 
