@@ -88,7 +88,7 @@ def unfrozen(body: FrozenFunctionGraph) -> FunctionGraph:
 
 def rewrite_fast(fgraph: FunctionGraph) -> None:
     """Make replacements fast in ``fgraph``, which nobody keeps."""
-    if type(fgraph) is FunctionGraph:
+    if type(fgraph) is FunctionGraph:  # another class may import nodes in a way of its own
         fgraph.__class__ = _Fast
     fgraph.clients = Clients(fgraph.clients)
 

@@ -9,5 +9,8 @@ from scanopt_cli.rules import compiled_loops
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give PyTensor a minute for each graph: on a busy machine, 5 s are over without an answer."""
+    """Give PyTensor a minute for each graph, not 5 s of processor time.
+
+    To collect the garbage of a process that has run thousands of tests may take that long.
+    """
     monkeypatch.setattr(compiled_loops, "_SECONDS", 60.0)
