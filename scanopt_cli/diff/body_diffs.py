@@ -1,10 +1,14 @@
-"""Diffs of the bodies of matched nodes: each pair is compared once, however many nodes hold it."""
+"""Diffs of the bodies of matched nodes: each pair is compared once, however many nodes hold it.
+
+What is found in a body is not copied to each of its places: what was found in the graph around it
+refers to it. Written out, bodies that apply each other twice have ``2**levels`` places.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
@@ -24,23 +28,73 @@ class Found:
     Attributes
     ----------
     changes
-        The changes; their ``where`` starts inside of these graphs.
+        The changes of the graphs themselves, in the order of their nodes.
+    inside
+        Those of bodies, in the order of the nodes that hold them.
     behind
         For each graph, the nodes behind outputs that only it has; the caller reports them.
     unchanged
         How many nodes are on both sides without a change.
     loops
-        What became of the loops; their ``path`` starts inside of these graphs.
+        What became of the loops of the graphs themselves and, where they are, of those in bodies.
+    apart
+        How many changes are of no loop that is in ``loops``, at any depth: ``added``, ``removed``
+        and ``changed``.
     """
 
     changes: tuple[Change, ...]
+    inside: tuple[Inside, ...]
     behind: tuple[Behind, Behind]
     unchanged: int
-    loops: tuple[LoopChange, ...] = ()
+    loops: tuple[LoopChange | Inside, ...] = ()
+    apart: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no change."""
+        return not self.changes and not self.inside
 
 
-type Known = dict[Hashable, Found]
-"""What was found in bodies of one comparison, at any depth, by the bodies and the names in them."""
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What was found in the bodies of nodes, if that is any change.
+
+    Attributes
+    ----------
+    holder
+        A name for these nodes.
+    times
+        How many nodes they are.
+    number
+        Equal for equal changes in one comparison, so that equality and hashes take no time that
+        grows with what is inside.
+    found
+        What was found.
+    """
+
+    holder: str
+    times: int
+    number: int
+    found: Found = field(compare=False)
+
+
+type _Changes = tuple[tuple[Change, ...], tuple[Inside, ...]]
+
+
+class Known:
+    """What was found in the bodies of one comparison, at any depth.
+
+    Attributes
+    ----------
+    found
+        It by the bodies and the names in them.
+    numbers
+        The numbers of equal changes.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[Hashable, Found] = {}
+        self.numbers: dict[_Changes, int] = {}
 
 
 class BodyDiffs:
@@ -54,7 +108,7 @@ class BodyDiffs:
     def __init__(self, known: Known) -> None:
         self._known = known
         self._found: dict[Hashable, Found] = {}
-        self._holders: dict[tuple[Change, ...], list[Apply]] = {}
+        self._holders: dict[_Changes, list[Apply]] = {}
         self._of: dict[Apply, Found] = {}
 
     def compare(
@@ -66,34 +120,28 @@ class BodyDiffs:
         """
         if key not in self._found:
             named = key, names
-            if named not in self._known:
-                self._known[named] = compare()
-            self._found[key] = self._known[named]
+            if named not in self._known.found:
+                self._known.found[named] = compare()
+            self._found[key] = self._known.found[named]
         found = self._of[node] = self._found[key]
-        self._holders.setdefault(found.changes, []).append(node)
+        self._holders.setdefault((found.changes, found.inside), []).append(node)
         return found
 
     def of(self, node: Apply) -> Found | None:
         """Return what was found in the body of a node before, if it was compared."""
         return self._of.get(node)
 
-    def changes(self, graph: IndexedGraph) -> Iterator[tuple[Apply, Change]]:
-        """Yield every change with the first of the nodes of ``graph`` in whose bodies it is.
+    def inside(self, graph: IndexedGraph) -> Iterator[tuple[Apply, Inside]]:
+        """Yield what was found in bodies with the first of the nodes of ``graph`` that hold them.
 
-        One change stands for all these nodes.
+        It stands for all nodes in whose bodies the changes are equal.
         """
+        numbers = self._known.numbers
         for changes, nodes in self._holders.items():
-            around = _name_of_all(graph, nodes)
-            for change in changes:
-                where, count = (around, *change.where), change.count * len(nodes)
-                yield nodes[0], replace(change, where=where, count=count)
-
-    def loops(self, graph: IndexedGraph) -> Iterator[tuple[Apply, LoopChange]]:
-        """Yield what became of each loop in the bodies, as `changes` does."""
-        for nodes in self._holders.values():
-            around = _name_of_all(graph, nodes)
-            for loop in self._of[nodes[0]].loops:
-                yield nodes[0], loop.times_inside(around, len(nodes))
+            found = self._of[nodes[0]]
+            if not found.is_empty:
+                number = numbers.setdefault(changes, len(numbers))
+                yield nodes[0], Inside(_name_of_all(graph, nodes), len(nodes), number, found)
 
 
 def nodes_inside(op: Op) -> int:

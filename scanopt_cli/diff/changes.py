@@ -148,6 +148,10 @@ class Change(Presented):
         )
 
 
+COUNTS = ("added", "removed", "changed")
+"""The attributes of a `LoopChange` that count changes."""
+
+
 class LoopFate(StrEnum):
     """What became of a loop."""
 
@@ -218,10 +222,10 @@ class LoopChange:
         """How many changes there are of it."""
         return self.added + self.removed + self.changed
 
-    def times_inside(self, holder: str, times: int) -> LoopChange:
-        """Return what this is of a loop in the bodies of ``times`` others, called ``holder``."""
-        counts = {name: getattr(self, name) * times for name in ("added", "removed", "changed")}
-        return replace(self, path=(holder, *self.path), times=self.times * times, **counts)
+    def times_inside(self, path: tuple[str, ...], times: int) -> LoopChange:
+        """Return what this is of loops in ``times`` bodies, the first of which is at ``path``."""
+        counts = {name: getattr(self, name) * times for name in COUNTS}
+        return replace(self, path=path, times=self.times * times, **counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

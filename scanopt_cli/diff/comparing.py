@@ -24,6 +24,7 @@ from scanopt_cli.diff.changes import (
 from scanopt_cli.diff.ends import pair_inputs, pair_outputs
 from scanopt_cli.diff.graph_changes import compare
 from scanopt_cli.diff.labels import shortened, type_text, variable_text
+from scanopt_cli.diff.listing import MOST_PLACES, listed
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, two_sides
 from scanopt_cli.diff.matching.pairing import Pairs
 from scanopt_cli.diff.regions import counted
@@ -42,7 +43,8 @@ def diff(a: GraphLike, b: GraphLike, *, names: bool = False) -> GraphDiff:
     Inputs are paired by name, then by place (before that by readers, if one graph has more inputs);
     outputs by place if both graphs have equally many, else by what computes them. Scans are matched
     through their slots, and their bodies are compared as graphs, at any depth. What a graph repeats
-    is compared once. The time is near linear in the number of nodes.
+    is compared once, and what changed in a body is listed at each of its places, or at the first if
+    there are more than 16. The time is near linear in the number of nodes.
 
     Parameters
     ----------
@@ -69,19 +71,22 @@ def diff(a: GraphLike, b: GraphLike, *, names: bool = False) -> GraphDiff:
     digests = known[0].of_graph(before), known[1].of_graph(after)
     same = digests[0] == digests[1]
     counts = statistics(before), statistics(after)
-    found = Found((), ({}, {}), counts[0].outer_nodes + counts[0].inner_nodes)
+    found = Found((), (), ({}, {}), counts[0].outer_nodes + counts[0].inner_nodes)
     if names or not same or _loop_names(before) != _loop_names(after):
         found = _found(before, after, same=same, swapped=digests[0] > digests[1], names=names)
+    changes, loops, is_short = listed(found)
+    if same:
+        changes = tuple(change for change in changes if change.kind is ChangeKind.RENAMED)
     return GraphDiff(
-        same=same and not (names and found.changes),
-        changes=_by_loop(found.changes),
-        loops=() if same else found.loops,
+        same=same and not (names and changes),
+        changes=changes,
+        loops=() if same else loops,
         before=counts[0],
         after=counts[1],
         digest_before=digests[0].hex(),
         digest_after=digests[1].hex(),
         unchanged=found.unchanged,
-        notes=_notes(*known),
+        notes=tuple(_notes(*known, is_short=is_short)),
     )
 
 
@@ -90,25 +95,15 @@ def _loop_names(fgraph: AbstractFunctionGraph) -> Counter[str]:
     return Counter(op_name(node.op) for node in walk(fgraph) if inner_graphs(node.op))
 
 
-def _notes(*known: Sameness) -> tuple[str, ...]:
+def _notes(*known: Sameness, is_short: bool) -> Iterator[str]:
     opaque = sorted({_CLASS.sub("class ", text) for one in known for text in one.opaque})
-    if not opaque:
-        return ()
-    return (f"compared by identity, for lack of a value to compare: {_listed(opaque)}",)
-
-
-def _by_loop(changes: Iterable[Change]) -> tuple[Change, ...]:
-    """Return ``changes`` by loop, a loop after the one around it; the order in a loop is kept."""
-    changes = tuple(changes)
-    first: dict[tuple[str, ...], int] = {}
-    for change in changes:
-        for depth in range(len(change.where) + 1):
-            first.setdefault(change.where[:depth], len(first))
-
-    def order(change: Change) -> list[int]:
-        return [first[change.where[:depth]] for depth in range(len(change.where) + 1)]
-
-    return tuple(sorted(changes, key=order))
+    if opaque:
+        yield f"compared by identity, for lack of a value to compare: {_listed(opaque)}"
+    if is_short:
+        yield (
+            f"what changed in a body that is at more than {MOST_PLACES} places is listed at the "
+            "first, with the count of all"
+        )
 
 
 def _found(
@@ -128,8 +123,6 @@ def _found(
         *_order(SubjectKind.OUTPUTS, *sides, outputs),
         *found.changes,
     ]
-    if same:
-        changes = [change for change in changes if change.kind is ChangeKind.RENAMED]
     return replace(found, changes=tuple(changes))
 
 

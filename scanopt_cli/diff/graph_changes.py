@@ -15,7 +15,7 @@ from scanopt_cli.diff.edge_changes import entries
 from scanopt_cli.diff.grouping import Located, gathered, unnumbered
 from scanopt_cli.diff.labels import node_subject, op_text, slot_subject, variable_text
 from scanopt_cli.diff.loop_changes import loop_changes
-from scanopt_cli.diff.loop_fates import loop_fates
+from scanopt_cli.diff.loop_fates import changes_apart, loop_fates
 from scanopt_cli.diff.matching.correspondence import Matching, NodePair
 from scanopt_cli.diff.matching.indexed_graph import IndexedGraph, two_sides
 from scanopt_cli.diff.matching.match import match
@@ -46,7 +46,7 @@ def compare(
     """
     matching = match(before, after, inputs, outputs, swapped=swapped)
     share_names(matching)
-    return _GraphComparison(matching, {} if known is None else known, swapped=swapped).run()
+    return _GraphComparison(matching, Known() if known is None else known, swapped=swapped).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +95,15 @@ class _GraphComparison:
         for lost in self._lost:
             self._report_lost(lost, groups)
         self._found += entries(matching, groups, reported)
-        loops = loop_fates(matching, self._found, self._bodies)
-        for node, change in self._bodies.changes(matching.before):
-            self._add(node, change, (node, change))
+        inside = dict(self._bodies.inside(matching.before))
+        loops = loop_fates(matching, self._found, self._bodies, inside)
         return Found(
             tuple(gathered(self._found)),
+            tuple(inside[node] for node in sorted(inside, key=matching.before.position)),
             (_behind_ends(groups[0]), _behind_ends(groups[1])),
             self._unchanged,
             loops,
+            changes_apart(self._found, loops),
         )
 
     def _report_pair(self, pair: NodePair) -> None:
@@ -137,10 +138,10 @@ class _GraphComparison:
         node, other = pair.node, pair.other
         count = len(self._found) + len(self._lost)
         subject, op_class = node_subject(self._sides[0], node), type(node.op).__name__
-        inside: tuple[Change, ...] = ()
+        is_inside = False
         if pair.slots is not None:
             self._report_loop(pair)
-            inside = self._report_loop_body(node, other, pair.slots).changes
+            is_inside = not self._report_loop_body(node, other, pair.slots).is_empty
         elif is_indexing(node) and is_indexing(other):
             for change in changed_properties(subject, node.op, other.op):
                 if change.aspect not in ("idx_list", "op"):
@@ -158,8 +159,9 @@ class _GraphComparison:
                     types = type(node.op).__name__, type(other.op).__name__
                     applied = Change.of_property(subject, "applied by", *types)
                     self._add_property(node, applied, unnumbered(subject))
-                inside = self._report_body(node, other, pair.inputs, pair.outputs).changes
-        if len(self._found) + len(self._lost) == count and not inside:
+                found = self._report_body(node, other, pair.inputs, pair.outputs)
+                is_inside = not found.is_empty
+        if len(self._found) + len(self._lost) == count and not is_inside:
             self._add_property(node, without_text(subject), op_class)
 
     def _report_loop(self, pair: NodePair) -> None:

@@ -17,8 +17,8 @@ from pytensor.graph.basic import Apply, Variable
 
 from scanopt_cli.analysis.provenance.nearest_scans import NearestScans
 from scanopt_cli.analysis.statistics import buffer_bytes, has_buffer
-from scanopt_cli.diff.body_diffs import BodyDiffs, nodes_inside
-from scanopt_cli.diff.changes import ChangeKind, LoopChange, LoopFate
+from scanopt_cli.diff.body_diffs import BodyDiffs, Inside, nodes_inside
+from scanopt_cli.diff.changes import COUNTS, Change, ChangeKind, LoopChange, LoopFate
 from scanopt_cli.diff.grouping import Located
 from scanopt_cli.diff.labels import op_text
 from scanopt_cli.diff.matching.alignment import align
@@ -32,22 +32,22 @@ _COUNTED = {ChangeKind.ADDED: "added", ChangeKind.REMOVED: "removed"}
 
 
 def loop_fates(
-    matching: Matching, found: Sequence[Located], bodies: BodyDiffs
-) -> tuple[LoopChange, ...]:
-    """Return what became of the loops of two matched graphs and of their bodies.
+    matching: Matching,
+    found: Sequence[Located],
+    bodies: BodyDiffs,
+    inside: Mapping[Apply, Inside],
+) -> tuple[LoopChange | Inside, ...]:
+    """Return what became of the loops of two matched graphs, and ``inside`` after its nodes.
 
     ``found`` are the changes of the graphs themselves.
     """
     before, after = matching.graphs
     by_loop = _by_loop(found)
-    inside: dict[Apply, list[LoopChange]] = defaultdict(list)
-    for node, loop in bodies.loops(before):
-        inside[node].append(loop)
     successors = heirs(matching)
     merged: dict[Apply, list[Apply]] = defaultdict(list)
     for part, whole in successors.items():
         merged[whole].append(part)
-    loops: list[LoopChange] = []
+    loops: list[LoopChange | Inside] = []
     for node in before.titles:
         if is_loop(node):
             pair, heir = matching.pairs.get(node), successors.get(node)
@@ -55,7 +55,8 @@ def loop_fates(
                 loops += _kept(matching, pair, by_loop, bodies)
             else:
                 loops.append(_lost(matching, node, heir, merged[heir] if heir else ()))
-        loops += inside[node]
+        if node in inside:
+            loops.append(inside[node])
     for other in after.titles:
         parts = merged.get(other, [])
         is_new = is_loop(other) and other not in matching.pairs
@@ -66,12 +67,29 @@ def loop_fates(
     return tuple(loops)
 
 
+def changes_apart(found: Iterable[Located], loops: Iterable[LoopChange | Inside]) -> Counter[str]:
+    """Count the changes that are of none of ``loops``, as `Found.apart` has them."""
+    counts: Counter[str] = Counter()
+    for item in found:
+        counts[_counted_as(item.change)] += item.change.count
+    for loop in loops:
+        if isinstance(loop, Inside):
+            counts.update({name: n * loop.times for name, n in loop.found.apart.items()})
+        else:
+            counts.subtract({name: getattr(loop, name) for name in COUNTS})
+    return counts
+
+
+def _counted_as(change: Change) -> str:
+    return _COUNTED.get(change.kind, "changed")
+
+
 def _by_loop(found: Iterable[Located]) -> Mapping[str, Counter[str]]:
     """Count the changes of each loop or slot of one, by the text of the loop."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for item in found:
         change = item.change
-        counts[item.subject.op][_COUNTED.get(change.kind, "changed")] += change.count
+        counts[item.subject.op][_counted_as(change)] += change.count
     return counts
 
 
@@ -124,11 +142,7 @@ def _kept(
         counts.update(by_loop.get(text, Counter()))
     body = bodies.of(node)
     if body is not None:
-        for change in body.changes:
-            counts[_COUNTED.get(change.kind, "changed")] += change.count
-        for loop in body.loops:
-            for name in ("added", "removed", "changed"):
-                counts[name] -= getattr(loop, name)
+        counts.update(body.apart)
     if counts.total() or matching.before.copies[node] != matching.after.copies[other]:
         is_renamed = op_name(node.op) != op_name(other.op)
         into = op_name(other.op) if is_renamed else None
