@@ -7,7 +7,7 @@ code checks nothing: a static length that is too large makes it read out of boun
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -20,6 +20,7 @@ from pytensor.scalar.basic import ScalarType
 from pytensor.scan.op import Scan
 from pytensor.sparse.basic import ConstructSparseFromList, GetItem2d
 from pytensor.tensor.basic import Choose, constant
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.rewriting.basic import unconditional_constant_folding
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType, integer_dtypes, matrix
@@ -49,7 +50,8 @@ def type_error(nodes: Iterable[Apply]) -> str | None:
     """Return what is wrong with the first ill-typed node, ``None`` if there is none.
 
     ``nodes`` are in topological order. The outputs of ``make_node`` depend on the types of its
-    inputs and on the values of short constants; of nodes that agree in these, one is checked.
+    inputs and, but for an Elemwise that makes no integers, on the values of short constants; of
+    nodes that agree in these, one is checked.
     """
     checked: dict[Hashable, _Made | str] = {}
     known: dict[Variable, Constant] = {}
@@ -57,7 +59,7 @@ def type_error(nodes: Iterable[Apply]) -> str | None:
     dimensions = 0
     for node in nodes:
         inputs = [known.get(variable, variable) for variable in node.inputs]
-        key = node.op, *map(_kind, node.outputs), *map(_decisive, inputs)
+        key = node.op, *map(_kind, node.outputs), *_decisive(node, inputs)
         if key not in checked:
             ndim = max((getattr(v.type, "ndim", 0) for v in node.outputs), default=0)
             dimensions += ndim if ndim > _FEW_DIMENSIONS else 0
@@ -208,13 +210,14 @@ def _is_short(variable: Variable) -> bool:
     return size <= _LONGEST_SHAPE
 
 
-def _decisive(variable: Variable) -> Hashable:
-    """Return what an Op may decide by: a type, and the value of a short constant."""
-    kind: Hashable = variable.type
-    if not isinstance(variable, Constant) or not _is_short(variable):
-        return kind
-    data: Any = variable.data
-    return kind, data.tobytes() if isinstance(data, np.ndarray | np.generic) else id(variable)
+def _decisive(node: Apply, inputs: Iterable[Variable]) -> Iterator[Hashable]:
+    """Yield what an Op may decide by: types, and the values of short constants."""
+    by_types = type(node.op) is Elemwise and not any(_may_be_length(v.type) for v in node.outputs)
+    for variable in inputs:
+        yield variable.type
+        if not by_types and isinstance(variable, Constant) and _is_short(variable):
+            data: Any = variable.data
+            yield data.tobytes() if isinstance(data, np.ndarray | np.generic) else id(variable)
 
 
 def _value(made: Apply) -> Constant | None:

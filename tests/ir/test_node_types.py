@@ -13,6 +13,7 @@ from pytensor.compile.mode import get_mode
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.scan.op import Scan
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type import TensorType
 from pytensor.typed_list import TypedListType
 from pytensor.typed_list.basic import make_list
@@ -77,6 +78,24 @@ def test_nodes_of_equal_types_are_told_apart_by_their_constants() -> None:
     x = pt.vector("x", shape=(9,))
     assert type_error(nodes_of(x[:3], x[:4])) is None
     assert type_error(nodes_of(x[:3], declared(x[:4], 3))) is not None
+
+
+def test_operations_that_make_no_lengths_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, n = pt.vector("x", shape=(1,)), pt.iscalar("n")
+    sums = nodes_of(*(x + float(i) for i in range(20)), *(n + i for i in range(20)))
+    made: list[Any] = []
+    make_node = Elemwise.make_node
+
+    def counted(self: Elemwise, *inputs: Any) -> Any:
+        made.append(inputs)
+        return make_node(self, *inputs)
+
+    monkeypatch.setattr(Elemwise, "make_node", counted)
+    assert type_error(sums) is None
+    of_floats = [inputs for inputs in made if inputs[0].type.dtype == "float64"]
+    assert len(of_floats) == 1
+    assert len(made) > 20  # each sum of integers: it may be a length
+    assert type_error([*sums, *nodes_of(declared(x + 20.0, 8))]) is not None
 
 
 def test_lengths_inside_loops_are_checked() -> None:

@@ -18,7 +18,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Variable, equal_computations
+from pytensor.graph.basic import Apply, Variable, equal_computations
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.rewriting.elemwise import local_careduce_fusion
@@ -27,6 +27,7 @@ from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 from scanopt_cli.equivalence.canonical import digest
 from scanopt_cli.ir.graph import as_graph
 from scanopt_cli.ir.inner_graphs import walk
+from scanopt_cli.ir.scan_view import is_loop
 from scanopt_cli.serialization.files import values_path
 from scanopt_cli.serialization.loading import VersionWarning, load
 from scanopt_cli.serialization.saving import save
@@ -35,6 +36,7 @@ from scanopt_cli.serialization.unpickler.graph_builder import GraphBuilder
 from scanopt_cli.serialization.unpickler.pickle_handlers import HANDLED
 from scanopt_cli.serialization.unpickler.records import read_records
 from scanopt_cli.serialization.values import write_values
+from support.benchmarks.growing_graphs import long_body
 from support.hostile.sizes import nested
 from support.real_graphs import GRAPHS
 
@@ -343,3 +345,20 @@ def test_names_of_variables(file: Path) -> None:
     middle.name = "middle"
     graph = loaded(file, [middle + 1])
     assert graph.outputs[0].owner.inputs[0].name == "middle"
+
+
+def test_the_body_of_a_scan_is_not_copied(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The constructor would copy it three times, which took most of the time of reading."""
+    file = file.with_suffix(".scanopt")
+    save(long_body(50), file)
+    copied: list[Apply] = []
+    clone = Apply.clone
+
+    def counted(self: Apply, *arguments: Any, **options: Any) -> Any:
+        copied.append(self)
+        return clone(self, *arguments, **options)
+
+    monkeypatch.setattr(Apply, "clone", counted)
+    (loop,) = (node for node in load(file).fgraph.apply_nodes if is_loop(node))
+    assert len(loop.op.fgraph.apply_nodes) >= 50
+    assert len(copied) < 10

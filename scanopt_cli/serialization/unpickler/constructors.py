@@ -16,7 +16,9 @@ from typing import Any, cast
 
 from pytensor.assumptions.specify import SpecifyAssumptions
 from pytensor.compile.builders import OpFromGraph, SymbolicOp
+from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FrozenFunctionGraph
+from pytensor.graph.op import Op
 from pytensor.graph.type import Type
 from pytensor.printing import Print
 from pytensor.scalar.basic import Cast, Composite, ScalarOp
@@ -246,6 +248,16 @@ def _attributes_set(cls: Hashable) -> frozenset[str]:
     return frozenset(found)
 
 
+class _StandIn(Op):
+    """Computes outputs of any types, in place of the inner graph of a Scan that is being made."""
+
+    __props__ = ()
+
+    def perform(self, *_: object) -> None:
+        """Raise an error: nobody evaluates it."""
+        raise NotImplementedError
+
+
 def _make_scan(cls: type[Scan], state: Mapping[str, Any]) -> Scan:
     inner, info = _inner_graph(state), state["info"]
     if not isinstance(info, ScanInfo):
@@ -257,9 +269,12 @@ def _make_scan(cls: type[Scan], state: Mapping[str, Any]) -> Scan:
     arguments = {
         name: state[name] for name in ("truncate_gradient", "name", "profile", "allow_gc", "strict")
     }
-    unfrozen = inner.unfreeze()
-    made = cls(unfrozen.inputs, unfrozen.outputs, info, **arguments)
-    made.fgraph = inner  # the order of its nodes counts, and freezing again may change it
+    # The constructor looks at types alone, and would copy a graph three times.
+    inputs = [variable.type() for variable in inner.inputs]
+    outputs = [variable.type() for variable in inner.outputs]
+    Apply(_StandIn(), inputs, outputs)
+    made = cls(inputs, outputs, info, **arguments)
+    made.fgraph = inner
     wanted = _types(state, "output_types", made.output_types)
     if not _are_implied(made.output_types, wanted):
         raise StateError("its output types do not fit its inner graph")
