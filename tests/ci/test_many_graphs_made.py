@@ -64,6 +64,7 @@ def _built(directory: Path, **environment: str) -> Path:
     return directory
 
 
+@pytest.mark.deep
 def test_it_is_the_same_in_another_process(small: Path, tmp_path: Path) -> None:
     assert told(_built(tmp_path, PYTHONHASHSEED="7")) == told(small)
 

@@ -75,6 +75,7 @@ def test_growth_in_markdown(costly: Path) -> None:
     assert "| 1000 | few.pkl |" in done.out
 
 
+@pytest.mark.deep
 def test_graphs_may_be_in_directories_and_lists(costly: Path, tmp_path: Path) -> None:
     (tmp_path / "list").write_text("few.pkl\n")
     names = []

@@ -25,6 +25,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.deep
 def test_a_rewriter_of_pytensor(broken: Path, tmp_path: Path) -> None:
     done = scanopt("bisect", broken, "-p", "none", "--mode", "vm", "-o", tmp_path)
     assert done.code == 1
@@ -35,6 +36,7 @@ def test_a_rewriter_of_pytensor(broken: Path, tmp_path: Path) -> None:
     assert not so.diff(before, after).same
 
 
+@pytest.mark.deep
 def test_a_script_that_fails_without_scanopt(broken: Path, tmp_path: Path) -> None:
     small, script = tmp_path / "small.pkl", tmp_path / "bug.py"
     options = ["--mode", "vm", "--repro", script]
@@ -51,6 +53,7 @@ def test_a_script_that_fails_without_scanopt(broken: Path, tmp_path: Path) -> No
     assert "AssertionError" in ran.err
 
 
+@pytest.mark.deep
 def test_no_script_of_what_is_right(files: Path, tmp_path: Path) -> None:
     script = tmp_path / "bug.py"
     done = scanopt("bisect", files / "power.pkl", "--mode", "vm", "--repro", script)

@@ -75,6 +75,7 @@ def in_bash(line: str, program: Path, cwd: Path) -> set[str]:
     return set(shell("bash", script, program, cwd).split())
 
 
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [

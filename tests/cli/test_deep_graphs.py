@@ -29,11 +29,11 @@ _DEEPEST = 50_000
     "maker",
     [
         partial(nest, 8),
-        partial(layers_in_a_row, _DEEPER),
         partial(long_body, _DEEPER),
         *(
             pytest.param(maker, marks=pytest.mark.deep)
             for maker in (
+                partial(layers_in_a_row, _DEEPER),
                 partial(chain_before, _DEEPEST),
                 partial(gradient_of_a_nest, 8),
                 partial(nest_of_layers, 8),

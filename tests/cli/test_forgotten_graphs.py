@@ -32,6 +32,7 @@ def zeros(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.tiered(every=5)
 @pytest.mark.parametrize("jobs", ["0", "1"])
 @pytest.mark.parametrize("command", ["hash", "check", "optimize", "audit"])
 def test_each_is_as_it_is_alone(command: str, jobs: str, zeros: Path) -> None:

@@ -101,6 +101,7 @@ def test_check_fix_draws_the_graph_and_the_mended_one(files: Path, tmp_path: Pat
     assert [stage["title"] for stage in one["picture"]["stages"]] == ["as given", "mended"]
 
 
+@pytest.mark.deep
 def test_bisect_writes_a_page(files: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     done = scanopt(

@@ -240,7 +240,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.tiered(every=3)
+@pytest.mark.tiered(every=6)
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_commands_tell_the_same_again_without_pytensor(
     command: list[str], graph: Path, tmp_path: Path

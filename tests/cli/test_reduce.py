@@ -87,6 +87,7 @@ def test_an_interrupt_before_anything_was_found(
     assert not (tmp_path / "small.pkl.tried").exists()
 
 
+@pytest.mark.tiered(every=9)
 @pytest.mark.parametrize(
     ("number", "told"), [(3, "small.pkl is the smallest broken graph so far"), (6, "so far")]
 )

@@ -55,6 +55,7 @@ def _in_child(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCANOPT_STRICT", "1")
 
 
+@pytest.mark.tiered(every=9)
 @pytest.mark.parametrize("faulty", [Inexact(), Crashing(), *deep(Raising(), Hungry())])
 def test_a_faulty_pass(faulty: Pass) -> None:
     passes = (*parse("merge-equal,remove-unused"), faulty)
@@ -74,6 +75,7 @@ def test_a_faulty_pass(faulty: Pass) -> None:
         assert so.diff(culprit.before, culprit.after).changes
 
 
+@pytest.mark.deep
 def test_a_pass_that_raises_and_leaves_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """`optimize` goes on after an error of one of scanopt's own passes; it is found as well."""
     monkeypatch.delenv("SCANOPT_STRICT")
@@ -122,6 +124,7 @@ def booleans() -> Graph:
     return from_io([x], [(1 - is_large) + (1 - is_large)])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("graph", "rewriter"),
     [(booleans, "local_add_canonizer"), (reversed_rows, "local_dimshuffle_subtensor")],
@@ -139,6 +142,7 @@ def test_a_rewriter_of_pytensor(graph: Callable[[], Graph], rewriter: str) -> No
     assert so.digest(culprit.before) != so.digest(culprit.after)
 
 
+@pytest.mark.deep
 def test_a_command(tmp_path: Path) -> None:
     """A graph with a sinh in it is said to be wrong."""
     script = tmp_path / "check.py"
@@ -160,11 +164,13 @@ def test_commands_that_cannot_run(command: str) -> None:
         bisect(graph_with_tanhs(), (SplitTanh(),), wrong=CommandFails(command=command))
 
 
+@pytest.mark.deep
 def test_compiling_raises() -> None:
     graph = graph_with_tanhs()
     assert not bisect(graph, (SplitTanh(),), wrong=CompilingRaises(compiled_by="vm")).culprits
 
 
+@pytest.mark.deep
 def test_a_rewriter_that_raises() -> None:
     """`scan_push_out_add` counts as the rewrite that breaks it, not the last one before it."""
     a, b, start = pt.dtensor3("a"), pt.dtensor3("b"), pt.dmatrix("start")
@@ -225,6 +231,7 @@ def test_what_is_wrong_before_any_rewrite() -> None:
         bisect(graph_with_tanhs(), (SplitTanh(),), wrong=always)
 
 
+@pytest.mark.deep
 def test_graphs_that_cannot_be_evaluated_are_stepped_over() -> None:
     """Between rewrites 1 and 4, nothing can be said."""
 

@@ -88,6 +88,7 @@ def outcome(text: str, **limits: float) -> Outcome:
     return CommandFails(command=text).of(graph, graph, bounds)
 
 
+@pytest.mark.deep
 def test_the_rewrite_in_one_of_several_functions(tmp_path: Path) -> None:
     """It is counted behind those of the functions before, and those behind it do not matter."""
     wrong = CommandFails(command=command(tmp_path, SEVERAL))

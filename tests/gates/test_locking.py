@@ -21,7 +21,7 @@ OF_THE_FORM = {"C003", "N002", "P007", "P009"}
 loops of one derivative, which their names tell: the form of the graph may decide all three."""
 
 
-@settings(max_examples=examples(8, 30), deadline=None)
+@settings(max_examples=examples(3, 30), deadline=None)
 @given(scan_graphs(), st.randoms(use_true_random=False))
 def test_the_same_graph_is_the_same(example: GeneratedScan, random: Random) -> None:
     graph = from_io(example.inputs, example.outputs)

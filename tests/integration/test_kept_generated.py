@@ -47,7 +47,7 @@ def _values(graph: Graph, arguments: Any) -> list[Any]:
 
 
 @pytest.mark.tiered
-@settings(max_examples=examples(5, 40))
+@settings(max_examples=examples(3, 40))
 @given(generated=scan_graphs())
 def test_what_is_read_computes_the_same(generated: GeneratedScan) -> None:
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
@@ -123,7 +123,7 @@ def _changed(outputs: Sequence[Variable], change: Change) -> list[Variable] | No
 
 
 @pytest.mark.tiered
-@settings(max_examples=examples(10, 60))
+@settings(max_examples=examples(3, 60))
 @given(generated=scan_graphs(), data=st.data())
 def test_a_small_change_is_another_key(generated: GeneratedScan, data: st.DataObject) -> None:
     inputs, outputs = build(generated.program)

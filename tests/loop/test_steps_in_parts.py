@@ -110,6 +110,7 @@ FUNCTIONS: dict[str, tuple[Step, Any]] = {
 }
 
 
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name: str) -> None:
     check_in_parts(looped(*FUNCTIONS[name]))
@@ -154,6 +155,7 @@ AFFINE: dict[str, tuple[Step, Any]] = {
 }
 
 
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize("name", AFFINE)
 def test_affine(name: str) -> None:
     check_in_parts(looped(*AFFINE[name]))
@@ -235,6 +237,7 @@ def test_dtypes(dtype: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-4 if dtype == "float32" else 1e-10)
 
 
+@pytest.mark.deep
 def test_gradients() -> None:
     last, trace = looped(*AFFINE["a constant factor"])
     last2 = looped(*AFFINE["sums beside"])[1]

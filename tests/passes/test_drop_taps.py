@@ -224,6 +224,7 @@ def test_case_3_twin_every_row_is_written() -> None:
     assert optimized(graph, "drop-taps")[1] == []
 
 
+@pytest.mark.tiered(every=5)
 @BY_NAME
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("start", [V, M], ids=["numbers", "vectors"])

@@ -183,6 +183,7 @@ def test_gradients(name: str, order: int) -> None:
             assert_same_outcomes(before, after, rtol=1e-7)
 
 
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize("mode", ["vm", "numba"])
 @pytest.mark.parametrize("name", ["4: a factor", FIRST, *deep(*list(CASES)[1:])])
 def test_compiled(name: str, mode: str) -> None:

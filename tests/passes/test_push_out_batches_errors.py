@@ -48,6 +48,7 @@ def outcomes(function: Any, given: Any) -> list[Any]:
         return [error]
 
 
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize("mode", [VM, NUMBA], ids=["vm", "numba"])
 @pytest.mark.parametrize(
     "name",

@@ -103,7 +103,7 @@ def dear_invariants(graph: Graph) -> list[Apply]:
     return found
 
 
-@pytest.mark.tiered(every=5)
+@pytest.mark.tiered(every=12)
 @pytest.mark.parametrize("steps", [3, n], ids=["3", "n"])
 @pytest.mark.parametrize(
     ("form", "levels"),

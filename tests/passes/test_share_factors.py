@@ -145,6 +145,7 @@ def test_compiled(case: str, mode: Any) -> None:
     assert_same_outcomes(evaluate(graph.inputs, graph.outputs, data), got)
 
 
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("case", CASES)
 def test_derivatives(case: str, order: int) -> None:

@@ -43,6 +43,7 @@ def test_the_covariance_of_filters(pipeline: str, mode: Any) -> None:
     assert_same(INPUTS, outputs, [values(shape) for shape in SHAPES], [mode], pipeline)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("pipeline", ["scan-to-loop", "loop"])
 def test_its_derivatives(pipeline: str) -> None:
     (total,) = vectorize_graph([filtered(Y)[2][-1]], {Y: YS})
@@ -122,7 +123,7 @@ _UPDATES = [
 
 
 @pytest.mark.tiered
-@settings(max_examples=examples(6, 16))
+@settings(max_examples=examples(2, 16))
 @given(
     update=st.sampled_from(_UPDATES),
     shape=st.sampled_from([(3, 4), (1, 3), (2, 1), (2, 0)]),

@@ -325,6 +325,7 @@ def test_twin_an_inverse_that_steps_change_becomes_a_solution(pipeline: str) -> 
     assert found & {"Solve", "CholeskySolve", "SolveTriangular"}
 
 
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize("changing", [False, True])
 @pytest.mark.parametrize("n_steps", [0, 1, 4])
 def test_inverses_in_loops_keep_their_values(changing: bool, n_steps: int) -> None:

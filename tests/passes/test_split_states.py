@@ -119,6 +119,7 @@ def test_a_series_that_starts_where_another_ends() -> None:
     assert_same(INPUTS, outputs, RUNS, [VM], PASSES)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("before", [False, True], ids=["gradient first", "pass first"])
 def test_first_and_second_derivatives(before: bool) -> None:
     outputs = [filtered(Y)[2][-1], filtered(Z)[2][-1]]
@@ -293,6 +294,7 @@ def test_twin_random_draws() -> None:
     assert [2] not in state_ranks(graph)
 
 
+@pytest.mark.tiered(every=2)
 @pytest.mark.parametrize("passes", [NAME, "stop-at-fixed-point{tolerance=0}"])
 def test_back_to_scans(passes: str) -> None:
     outputs = [filtered(Y)[2], filtered(Z)[2], filtered(Y)[1]]
@@ -343,7 +345,7 @@ def recursions(draw: Any) -> tuple[Any, list[int]]:
 
 
 @pytest.mark.tiered
-@settings(max_examples=examples(8, 20))
+@settings(max_examples=examples(2, 20))
 @given(drawn=recursions())
 @pytest.mark.parametrize("mode", BACKENDS)
 def test_generated_recursions(mode: Any, drawn: Any) -> None:

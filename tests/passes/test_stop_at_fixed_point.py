@@ -115,6 +115,7 @@ def test_what_counts_as_converged(start: Any, update: Any, rows: int | None) -> 
     assert int(count(np.ones(6), first, np.array(1.0))[0]) == (6 if rows is None else rows)
 
 
+@pytest.mark.tiered(every=2)
 @pytest.mark.parametrize("mode", [VM, NUMBA], ids=["VM", "NUMBA"])
 def test_derivatives_taken_before(mode: Any) -> None:
     cost = filtered(Y)[2][-1]
@@ -124,6 +125,7 @@ def test_derivatives_taken_before(mode: Any) -> None:
     assert_same(INPUTS, [cost, *first, *second], data, [mode], PASSES, tolerance=1e-7)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("mode", [VM, NUMBA], ids=["VM", "NUMBA"])
 def test_derivatives_taken_after(mode: Any) -> None:
     graph, _ = stopped(filtered(Y)[2][-1])
@@ -258,7 +260,7 @@ _TERMS = [
 
 
 @pytest.mark.tiered
-@settings(max_examples=examples(6, 20))
+@settings(max_examples=examples(2, 20))
 @given(
     terms=st.lists(st.tuples(st.integers(0, 1), st.sampled_from(_TERMS)), min_size=2, max_size=4),
     steps=st.sampled_from([0, 1, 2, 40]),

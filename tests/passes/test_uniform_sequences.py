@@ -126,6 +126,7 @@ def test_cases_3_to_7(name: str, form: str) -> None:
         assert_same_values(graph, after, n=n, **VALUES)
 
 
+@pytest.mark.tiered(every=5)
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("preset", ["default", "grad", "loop"])
 def test_presets(name: str, preset: str) -> None:
@@ -135,6 +136,7 @@ def test_presets(name: str, preset: str) -> None:
     assert_same_values(graph, after, n=4, **VALUES)
 
 
+@pytest.mark.tiered(every=5)
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("name", BOTH)
 def test_derivatives(name: str, order: int) -> None:
@@ -157,7 +159,7 @@ def test_derivatives(name: str, order: int) -> None:
             np.testing.assert_allclose(got[0], expected[0], rtol=1e-9)
 
 
-@pytest.mark.tiered(every=4)
+@pytest.mark.tiered(every=12)
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("way", ["optimize -p default", "enabled('grad')", "enabled('loop')"])
 def test_compiled(name: str, way: str) -> None:

@@ -95,7 +95,7 @@ def test_case_7(name: str) -> None:
     assert is_of_numbers(work)
 
 
-@pytest.mark.tiered(every=4)
+@pytest.mark.tiered(every=20)
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_compiled(name: str) -> None:
     step, state = CASES[name]

@@ -165,6 +165,7 @@ def test_inputs_of_other_types() -> None:
     assert 'number = ps.int16("number")' in text
 
 
+@pytest.mark.deep
 def test_deep_graphs() -> None:
     value = X
     for _ in range(3_000):

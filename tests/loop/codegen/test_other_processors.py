@@ -16,6 +16,7 @@ from loop.codegen import test_small_arrays
 _X86 = {"x86_64", "AMD64"}
 
 
+@pytest.mark.tiered(every=9)
 @pytest.mark.skipif(platform.machine() not in _X86, reason="the processors are of x86")
 @pytest.mark.parametrize("processor", ["haswell", "nehalem"])
 def test_in_vectors_of(processor: str, tmp_path: Path) -> None:
@@ -31,7 +32,7 @@ def test_in_vectors_of(processor: str, tmp_path: Path) -> None:
     names = [f"{affine}[{name}]" for name in ("a state of the step before", "sums beside")]
     names += [f"{test_small_arrays.__file__}::test_axes_of_some_vectors[{n}]" for n in (16, 31)]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *names],
+        [sys.executable, "-m", "pytest", "-q", "-m", "", *names],  # of both tiers
         env={**left_alone, **chosen},
         capture_output=True,
         text=True,

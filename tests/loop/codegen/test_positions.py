@@ -32,6 +32,7 @@ def by_vm(inputs: list[Any], outputs: list[Any]) -> Any:
     return pytensor.function(inputs, outputs, mode=Mode("vm", "fast_compile"))
 
 
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("name", AXES)
 def test_argmax(name: str, *, known: bool) -> None:
@@ -125,6 +126,7 @@ def test_ranges_of_small_integers() -> None:
     compare(made(np.array(9, "uint8"), np.array(3, "uint8")), [np.zeros(0, "uint8")])
 
 
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("known", [False, True])
 def test_split(axis: int, *, known: bool) -> None:

@@ -171,6 +171,7 @@ LENGTHS = [
 ]
 
 
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(("n", "k", "m"), LENGTHS)
 def test_products_of_known_lengths(n: int, k: int, m: int, dtype: str) -> None:
@@ -187,6 +188,7 @@ def test_products_of_known_lengths(n: int, k: int, m: int, dtype: str) -> None:
     )
 
 
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("size", [3, 9, *deep(1, 2, 7, 8, 12, 16, 17)])
 def test_functions_of_few_entries(size: int, dtype: str) -> None:
@@ -203,6 +205,7 @@ def test_functions_of_few_entries(size: int, dtype: str) -> None:
         check(build, [(size,)], cases, layouts=("rows", "strided"))
 
 
+@pytest.mark.tiered(every=4)
 @pytest.mark.parametrize("length", [8, 16, 31, *deep(4, 5, 12, 15, 17, 20, 24, 32, 33, 64)])
 def test_axes_of_some_vectors(length: int) -> None:
     """What is done to all entries, one after the other, also in the order of the other states.
