@@ -78,7 +78,7 @@ class Inside:
     found: Found = field(compare=False)
 
 
-type _Changes = tuple[tuple[Change, ...], tuple[Inside, ...]]
+type _Changes = tuple[tuple[Change, ...], tuple[Inside, ...]]  # of a graph, and inside of it
 
 
 class Known:
