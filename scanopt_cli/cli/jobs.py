@@ -321,14 +321,18 @@ class SideBySide[T]:
             self._end_late_ones()
 
     def _renew(self, broken: dict[int, BaseException]) -> None:
-        """Go on after workers died: with who did that if it is known, else one by one."""
+        """Go on after workers died: with the file that did that if it was alone, else one by one.
+
+        One that runs while nothing else does is alone only in a new process: what a file before
+        left running may have ended the process, or another one that had nothing to do.
+        """
         # The others that run get the same error, if not in this moment.
         broken |= {index: next(iter(broken.values())) for index, _ in self._running.values()}
         self._running.clear()
         self.pool.stop()
-        if len(broken) == 1:
-            ((index, error),) = broken.items()
-            self._fail(index, _how_it_died(error), died=True)
+        if self._is_alone:
+            for index, error in broken.items():
+                self._fail(index, _how_it_died(error), died=True)
         else:
             self._suspects.extend(sorted(broken))
 

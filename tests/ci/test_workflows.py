@@ -133,9 +133,18 @@ def test_the_weekly_run_can_be_started_by_hand_and_tells_of_failures() -> None:
     workflow = read(GITHUB / "workflows" / "weekly.yml")
     assert set(workflow[True]) == {"schedule", "workflow_dispatch"}
     report = workflow["jobs"]["report"]
-    assert (report["needs"], report["if"]) == ("pytensor-main", "failure()")
+    assert (report["needs"], report["if"]) == (["pytensor-main", "deep"], "failure()")
     runs = [step.get("run", "") for step in workflow["jobs"]["pytensor-main"]["steps"]]
     assert any("pymc-devs/pytensor@main" in run for run in runs)
+
+
+def test_all_deep_tests_run_each_week() -> None:
+    """A commit runs a part of them, on a slow machine a small one."""
+    deep = read(GITHUB / "workflows" / "weekly.yml")["jobs"]["deep"]
+    shares = deep["strategy"]["matrix"]["share"]
+    assert shares == [f"{number}/{len(shares)}" for number in range(1, len(shares) + 1)]
+    last = deep["steps"][-1]
+    assert (last["run"], last["env"]["SHARE"]) == ("make test-deep", "${{ matrix.share }}")
 
 
 def test_a_bug_is_reported_with_the_script_of_its_graph() -> None:

@@ -121,6 +121,14 @@ def test_a_worker_that_dies_after_its_file_costs_no_other(tmp_path: Path) -> Non
     assert (done.code, done.found) == (0, [f"{number:02}.py" for number in range(7)])
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_the_last_file_is_not_taken_for_what_ended_a_worker(jobs: int, tmp_path: Path) -> None:
+    """It runs when what the first left running ends its process, with nothing beside it."""
+    later = "import threading, os; threading.Timer(0.5, os._exit, [3]).start()"
+    done = ran(tmp_path, [later, "import time; time.sleep(1.5)"], jobs)
+    assert (done.code, done.found) == (0, ["00.py", "01.py"])
+
+
 def test_one_that_sleeps_is_given_up(tmp_path: Path) -> None:
     done = ran(tmp_path, ["", SLEEPS, "", "", ""], seconds=3)
     assert (done.code, done.found) == (2, ["00.py", "02.py", "03.py", "04.py"])
