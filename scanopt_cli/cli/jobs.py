@@ -323,14 +323,14 @@ class SideBySide[T]:
     def _renew(self, broken: dict[int, BaseException]) -> None:
         """Go on after workers died: with the file that did that if it was alone, else one by one.
 
-        One that runs while nothing else does is alone only in a new process: what a file before
-        left running may have ended the process, or another one that had nothing to do.
+        One of several that runs while nothing else does is alone only in a new process: what a
+        file before left running may have ended this one, or another that had nothing to do.
         """
         # The others that run get the same error, if not in this moment.
         broken |= {index: next(iter(broken.values())) for index, _ in self._running.values()}
         self._running.clear()
         self.pool.stop()
-        if self._is_alone:
+        if self._is_alone or len(self._paths) == 1:
             for index, error in broken.items():
                 self._fail(index, _how_it_died(error), died=True)
         else:
